@@ -1,0 +1,1 @@
+"""``check`` in the notebook, the run under nbval, and the reports."""
