@@ -32,7 +32,7 @@ EXERCISES = (
         misconceptions=(
             Misconception(
                 "transposed",
-                lambda a, b: (a[None, :] - b[:, None]),
+                lambda a, b: a[None, :] - b[:, None],
                 "Your result has one row per element of `b`. Rows belong to `a`: give `a` the new axis at its end.",
             ),
         ),

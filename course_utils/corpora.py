@@ -1,0 +1,89 @@
+"""The course's data. So far one task, made offline: English number words to Korean number words.
+
+English groups digits by thousands, Korean by ten-thousands (만), so the two do not run in parallel. The sentences
+come from rules (the num2words library), not from people: good for seeing what a model learns, no more.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+from num2words import num2words
+
+from course_utils.text import Pair, Vocabulary
+
+LARGEST_DIGITS = 12
+
+
+def english_words(number: int) -> tuple[str, ...]:
+    """123 -> ("one", "hundred", "twenty", "three"): lower case, without hyphens, commas and "and"."""
+    words = num2words(number).replace("-", " ").replace(",", " ").split()
+    return tuple(word for word in words if word != "and")
+
+
+def korean_syllables(number: int) -> tuple[str, ...]:
+    """123 -> ("백", "이", "십", "삼"): one token a syllable, without spaces."""
+    return tuple(num2words(number, lang="ko").replace(" ", ""))
+
+
+@lru_cache(maxsize=200_000)
+def number_pair(number: int) -> Pair:
+    """English words and Korean syllables of one number, 0 to 10**12 - 1."""
+    if not 0 <= number < 10**LARGEST_DIGITS:
+        raise ValueError(f"Numbers from 0 to 10**{LARGEST_DIGITS} - 1 can be read aloud here; {number} is outside.")
+    return Pair(english_words(number), korean_syllables(number))
+
+
+@dataclass(frozen=True)
+class NumberTask:
+    """Training and test pairs with their vocabularies; no test number occurs in training."""
+
+    train: list[Pair]
+    test: list[Pair]
+    english: Vocabulary
+    korean: Vocabulary
+
+
+def number_task(train: int = 20_000, test: int = 1_000, digits: int = 9, seed: int = 0) -> NumberTask:
+    """Number words, English to Korean, with 1 to ``digits`` digits.
+
+    The number of digits is drawn first and uniformly: drawn by value, nine numbers in ten would have the most digits.
+    One number in ten is kept for the test, where every number occurs once; in training short ones repeat.
+
+    Args:
+        train, test: how many pairs. The test may come out smaller when few short numbers are left to draw.
+        digits: the most digits, 1 to 12.
+        seed: the same seed gives the same pairs.
+    """
+    if not 1 <= digits <= LARGEST_DIGITS:
+        raise ValueError(f"digits must be from 1 to {LARGEST_DIGITS}, and it is {digits}.")
+    rng = random.Random(seed)
+    numbers: list[int] = []
+    held_out: dict[int, None] = {}  # a dict keeps its order, a set does not
+    for _ in range(200 * (train + test)):
+        if len(numbers) == train and len(held_out) == test:
+            break
+        number = _draw(rng, digits)
+        if _is_held_out(number, seed):
+            if len(held_out) < test:
+                held_out[number] = None
+        elif len(numbers) < train:
+            numbers.append(number)
+    pairs = [number_pair(n) for n in numbers]
+    return NumberTask(
+        train=pairs,
+        test=[number_pair(n) for n in held_out],
+        english=Vocabulary.from_sentences(p.source for p in pairs),
+        korean=Vocabulary.from_sentences(p.target for p in pairs),
+    )
+
+
+def _draw(rng: random.Random, digits: int) -> int:
+    length = rng.randint(1, digits)
+    return rng.randrange(10 ** (length - 1) if length > 1 else 0, 10**length)
+
+
+def _is_held_out(number: int, seed: int) -> bool:
+    return random.Random(f"{seed}/{number}").random() < 0.1

@@ -1,0 +1,102 @@
+"""Tokens and numbers: a vocabulary, padding, and batches of like length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+Tokens = Sequence[str]
+
+
+class Vocabulary:
+    """Tokens and their ids. The first four ids are ``<pad> <bos> <eos> <unk>``."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        """Keeps the given order; a token given twice counts once."""
+        self.tokens: list[str] = list(dict.fromkeys((*SPECIALS, *tokens)))
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+
+    @classmethod
+    def from_sentences(cls, sentences: Iterable[Tokens], least: int = 1) -> Vocabulary:
+        """Every token seen at least ``least`` times, the commonest first (ties in alphabetical order)."""
+        counts = Counter(token for sentence in sentences for token in sentence)
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls(token for token, count in ranked if count >= least)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, sentence: Tokens) -> list[int]:
+        """Ids without ``<bos>`` and ``<eos>``; a token that is not known becomes ``<unk>``."""
+        return [self._ids.get(token, UNK) for token in sentence]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Tokens up to the first ``<eos>``, without ``<pad>`` and ``<bos>``."""
+        tokens = []
+        for i in ids:
+            if i == EOS:
+                break
+            if i not in (PAD, BOS):
+                tokens.append(self.tokens[i])
+        return tokens
+
+
+def pad(rows: Sequence[Sequence[int]], value: int = PAD) -> torch.Tensor:
+    """(B, longest row) of ids, short rows filled up with ``value`` on the right."""
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], dtype=torch.long)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation, as tokens."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``source`` (B, S) and ``target`` (B, T) ids; the target runs from ``<bos>`` to ``<eos>``, then padding."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+
+    @property
+    def source_mask(self) -> torch.Tensor:
+        """(B, S), True = a real token."""
+        return self.source != PAD
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(self.source.to(device), self.target.to(device))
+
+
+def make_batch(pairs: Sequence[Pair], source: Vocabulary, target: Vocabulary) -> Batch:
+    return Batch(
+        pad([source.encode(p.source) for p in pairs]),
+        pad([[BOS, *target.encode(p.target), EOS] for p in pairs]),
+    )
+
+
+def endless_batches(
+    pairs: Sequence[Pair], source: Vocabulary, target: Vocabulary, size: int, generator: torch.Generator
+) -> Iterator[Batch]:
+    """Batches of ``size`` pairs for ever, in a new random order each time round.
+
+    Each batch is filled from a pool of 32 batches sorted by length, so that little of it is padding.
+    """
+    if not pairs:
+        raise ValueError("There are no sentence pairs to make batches of.")
+    while True:
+        order = torch.randperm(len(pairs), generator=generator).tolist()
+        for start in range(0, len(order), 32 * size):
+            pool = sorted(order[start : start + 32 * size], key=lambda i: len(pairs[i].source))
+            cuts = range(0, len(pool), size)
+            for cut in torch.randperm(len(cuts), generator=generator).tolist():
+                rows = [pairs[i] for i in pool[cuts[cut] : cuts[cut] + size]]
+                yield make_batch(rows, source, target)
