@@ -1,14 +1,8 @@
-"""Interactive explorers: controls above a picture that is drawn anew when one of them changes.
-
-They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static page, a preview), the picture stands.
-"""
+"""Lessons 01 and 02: a model's translation beside the right one, and greedy decoding step by step."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import ipywidgets as ipw
 import numpy as np
@@ -18,86 +12,26 @@ from matplotlib.figure import Figure
 from course_utils import plots
 from course_utils.decoding import translate
 from course_utils.models.attention import AttentionSeq2Seq, AttentionState
-from course_utils.text import BOS, EOS, Vocabulary, pad
-
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-def png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=figure.dpi)
-    return buffer.getvalue()
-
-
-class Explorer:
-    """Controls, and a picture drawn by ``draw(**values of the controls)``.
-
-    Show it as the last value of a cell. ``controls`` maps the names of draw's arguments to ipywidgets; ``buttons`` are
-    shown beside them and call their function, which usually sets a control.
-    """
-
-    def __init__(
-        self, draw: Callable[..., Figure], controls: dict[str, ipw.Widget], buttons: Sequence[ipw.Button] = ()
-    ) -> None:
-        self._draw = draw
-        self.controls = controls
-        self.image = ipw.Image(format="png", layout=ipw.Layout(max_width="100%"))
-        row = ipw.HBox([*buttons, *controls.values()], layout=ipw.Layout(flex_flow="row wrap"))
-        self.box = ipw.VBox([row, self.image])
-        for control in controls.values():
-            control.observe(lambda _change: self.redraw(), names="value")
-        self.redraw()
-
-    def redraw(self) -> None:
-        self.image.value = png(self._draw(**{name: control.value for name, control in self.controls.items()}))
-
-    def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, Any]:
-        return {
-            WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
-            "image/png": base64.b64encode(self.image.value).decode("ascii"),
-            "text/plain": f"{type(self).__name__} (run the cell to use it)",
-        }
-
-
-def slider(label: str, value: float, low: float, high: float, step: float) -> ipw.FloatSlider:
-    return ipw.FloatSlider(
-        value=value, min=low, max=high, step=step, description=label, continuous_update=False, readout_format=".2f"
-    )
-
-
-def softmax_explorer(scores: Sequence[float]) -> Explorer:
-    """Lesson 00: a slider multiplies the scores before the softmax; another adds the same number to all of them."""
-
-    def draw(factor: float, shift: float) -> Figure:
-        x = np.asarray(scores, dtype=float) * factor + shift
-        weights = np.exp(x - x.max()) / np.exp(x - x.max()).sum()
-        figure, (left, right) = plots.new_figure(8, 2.9, columns=2)
-        left.bar(range(len(x)), x, color=plots.COLOURS[5], width=0.7)
-        left.axhline(0, color=plots.FAINT, linewidth=0.8)
-        left.set(title="scores", ylim=(-25, 25), xticks=range(len(x)))
-        plots.draw_bars(right, weights, [str(i) for i in range(len(x))])
-        right.set_title("softmax of the scores")
-        return figure
-
-    return Explorer(draw, {"factor": slider("× factor", 1, 0, 6, 0.25), "shift": slider("+ shift", 0, -10, 10, 1)})
+from course_utils.text import BOS, EOS, Pair, Vocabulary, pad
+from course_utils.widgets.explorer import Explorer
 
 
 def translation_explorer(
     model: torch.nn.Module,
-    sentence: Callable[[int], tuple[Sequence[str], Sequence[str]]],
+    pair_of: Callable[[int], Pair],
     numbers: Sequence[int],
     source: Vocabulary,
     target: Vocabulary,
 ) -> Explorer:
     """Lesson 01: choose a number, and see the model's translation beside the right one, errors marked.
 
-    ``sentence`` gives source and target tokens of a number.
+    ``pair_of`` gives the source and the right target of a number.
     """
 
     def draw(number: int) -> Figure:
-        words, right = sentence(number)
-        (written,) = translate(model, [words], source, target)
-        return _translation_picture(number, words, right, written)
+        pair = pair_of(number)
+        (written,) = translate(model, [pair.source], source, target)
+        return _translation_picture(pair, written)
 
     choice = ipw.SelectionSlider(
         options=[(f"{n:,}", n) for n in numbers], description="number", continuous_update=False
@@ -105,7 +39,8 @@ def translation_explorer(
     return Explorer(draw, {"number": choice})
 
 
-def _translation_picture(number: int, words: Sequence[str], right: Sequence[str], written: Sequence[str]) -> Figure:
+def _translation_picture(pair: Pair, written: Sequence[str]) -> Figure:
+    words, right = pair.source, pair.target
     longest = max(len(right), len(written))
     figure, (ax,) = plots.new_figure(max(6.0, 0.42 * longest + 2.2), 2.2)
     ax.set_axis_off()
@@ -181,9 +116,3 @@ def decoding_explorer(
     forward.on_click(lambda _button: move(1))
     back.on_click(lambda _button: move(-1))
     return Explorer(draw, {"step": shown}, [back, forward])
-
-
-def show_prediction(prediction: object, measured: object) -> None:
-    """Print what was expected beside what came: the cell that shows a result shows both."""
-    print(f"you predicted: {prediction}")
-    print(f"     measured: {f'{measured:.3g}' if isinstance(measured, float) else measured}")

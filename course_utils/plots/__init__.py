@@ -1,0 +1,29 @@
+"""The course's figures. Each function takes arrays and labels, and returns a matplotlib Figure.
+
+Importing this package sets the course's style for every figure made from then on.
+"""
+
+from course_utils.plots.curves import accuracy_by_length, loss_curves
+from course_utils.plots.drawings import draw_table, seq2seq_picture
+from course_utils.plots.maps import attention_map, draw_bars, draw_map, weight_bars
+from course_utils.plots.style import COLOURS, FAINT, INK, MARKERS, korean_font, new_figure, use_style
+
+__all__ = [
+    "COLOURS",
+    "FAINT",
+    "INK",
+    "MARKERS",
+    "accuracy_by_length",
+    "attention_map",
+    "draw_bars",
+    "draw_map",
+    "draw_table",
+    "korean_font",
+    "loss_curves",
+    "new_figure",
+    "seq2seq_picture",
+    "use_style",
+    "weight_bars",
+]
+
+use_style()

@@ -1,0 +1,20 @@
+"""Interactive explorers over ``plots`` and ``models``.
+
+They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static page, a preview), a picture stands.
+"""
+
+from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
+from course_utils.widgets.softmax import softmax_explorer
+from course_utils.widgets.translation import DecodingSteps, decoding_explorer, translation_explorer
+
+__all__ = [
+    "WIDGET_VIEW",
+    "DecodingSteps",
+    "Explorer",
+    "decoding_explorer",
+    "png",
+    "show_prediction",
+    "slider",
+    "softmax_explorer",
+    "translation_explorer",
+]
