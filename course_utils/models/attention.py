@@ -1,7 +1,8 @@
-"""Lesson 02: attention over all encoder states.
+"""Lesson 02: attention over all encoder states. Lesson 03: self-attention.
 
 Bahdanau, Cho and Bengio (2015), "Neural Machine Translation by Jointly Learning to Align and Translate",
-section 3 and appendix A; Luong, Pham and Manning (2015), "Effective Approaches to Attention-based NMT", section 3.1.
+section 3 and appendix A; Luong, Pham and Manning (2015), "Effective Approaches to Attention-based NMT", section 3.1;
+Vaswani et al. (2017), "Attention Is All You Need", section 3.2.1.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from course_utils.models.masks import masked_softmax
 from course_utils.models.rnn import Encoder
 from course_utils.text import PAD
 
@@ -94,3 +96,36 @@ class AttentionSeq2Seq(nn.Module):
         s = self.cell(torch.cat([y, context], dim=-1), state.s)
         logits = self.output(torch.cat([s, context, y], dim=-1))
         return logits, AttentionState(s, state.H, state.mask, alpha)
+
+
+def scaled_dot_product(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al., equation 1).
+
+    Args:
+        Q: queries (..., T, d_k).
+        K: keys (..., S, d_k).
+        V: values (..., S, d_v).
+        mask: broadcasts to (..., T, S), True = may attend; None = everything may.
+
+    Returns:
+        The output (..., T, d_v) and the weights (..., T, S).
+    """
+    scores = Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5  # score
+    weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)  # mask, normalise
+    return weights @ V, weights  # mix
+
+
+class SelfAttention(nn.Module):
+    """One head: every token asks (W_q), is found by (W_k), and gives (W_v)."""
+
+    def __init__(self, d_model: int, d_k: int) -> None:
+        super().__init__()
+        self.W_q = nn.Linear(d_model, d_k, bias=False)
+        self.W_k = nn.Linear(d_model, d_k, bias=False)
+        self.W_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, X: torch.Tensor, mask: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """(B, T, d_model), mask broadcasting to (B, T, T) -> output (B, T, d_k), weights (B, T, T)."""
+        return scaled_dot_product(self.W_q(X), self.W_k(X), self.W_v(X), mask)
