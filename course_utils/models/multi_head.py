@@ -39,6 +39,26 @@ class MultiHeadAttention(nn.Module):
         self.W_v = nn.Linear(d_model, d_model, bias)
         self.W_o = nn.Linear(d_model, d_model, bias)
 
+    def keys_values(self, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Memory (B, S, D) -> its keys and values, each (B, h, S, d_k). They do not depend on who asks."""
+        return split_heads(self.W_k(memory), self.h), split_heads(self.W_v(memory), self.h)
+
+    def look_up(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """``forward`` with the memory's keys and values given, as a decoder that keeps them does."""
+        q = split_heads(self.W_q(query), self.h)
+        if need_weights:
+            heads, weights = scaled_dot_product(q, keys, values, mask)
+        else:
+            heads, weights = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask), None
+        return self.W_o(merge_heads(heads)), weights
+
     def forward(
         self, query: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor | None = None, need_weights: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -53,9 +73,4 @@ class MultiHeadAttention(nn.Module):
         Returns:
             The output (B, T, D), and the weights or None.
         """
-        q, k, v = (split_heads(W(x), self.h) for W, x in ((self.W_q, query), (self.W_k, memory), (self.W_v, memory)))
-        if need_weights:
-            heads, weights = scaled_dot_product(q, k, v, mask)
-        else:
-            heads, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask), None
-        return self.W_o(merge_heads(heads)), weights
+        return self.look_up(query, *self.keys_values(memory), mask, need_weights)

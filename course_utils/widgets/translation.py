@@ -100,7 +100,7 @@ def decoding_explorer(
     """Lesson 02: "next" decodes one syllable and shows where the decoder looked for it."""
     steps = DecodingSteps(model, words, source, target)
     steps.advance()
-    shown = ipw.BoundedIntText(value=1, min=1, max=longest, description="step", layout=ipw.Layout(width="9em"))
+    shown = ipw.BoundedIntText(value=1, min=1, max=longest, description="step", layout=ipw.Layout(width="12em"))
     forward = ipw.Button(description="next", icon="step-forward", tooltip="decode one more syllable")
     back = ipw.Button(description="back", icon="step-backward", tooltip="look at the step before")
 
