@@ -146,7 +146,7 @@ def set_up(extra: str) -> None:
             before = {}
             make_venv(lock)
         install(extra, before, lock)
-        run_step(3, "Checking that it starts", [*COMMAND, "--help"], lock)
+        run_step(4, "Checking that it starts", [*COMMAND, "--help"], lock)
         write_stamp({"extra": extra, **fingerprint()})
         say(f"The environment is ready, after {time.monotonic() - start:.0f} s.")
 
@@ -164,7 +164,8 @@ def make_venv(lock: IO[str]) -> None:
         elif entry not in (STAMP, LOG, LOCK):
             entry.unlink()
     base = getattr(sys, "_base_executable", None) or sys.executable  # even if run by the Python inside .venv
-    run_step(1, "Making .venv", [base, "-I", "-m", "venv", str(VENV)], lock)
+    run_step(1, "Making .venv", [base, "-I", "-m", "venv", "--without-pip", str(VENV)], lock)
+    run_step(2, "Putting pip into it", [str(PYTHON), "-I", "-m", "ensurepip", "--upgrade", "--default-pip"], lock)
 
 
 def install(extra: str, before: dict[str, Any], lock: IO[str]) -> None:
@@ -173,7 +174,7 @@ def install(extra: str, before: dict[str, Any], lock: IO[str]) -> None:
     packages = ["-e", f".[{extra}]", "-c", "constraints.txt"]
     write_stamp(UNFINISHED)
     try:
-        run_step(2, "Installing packages", [*pip, *packages], lock)
+        run_step(3, "Installing packages", [*pip, *packages], lock)
     except (SetUpError, KeyboardInterrupt):
         if "Installing collected packages" not in LOG.read_text(encoding="utf-8", errors="replace"):
             write_stamp(before)  # nothing was touched: what worked before still does
@@ -198,14 +199,14 @@ def run_step(number: int, title: str, command: list[str], lock: IO[str]) -> None
             pass_fds=() if WINDOWS else (lock.fileno(),),
         )
         try:
-            watch(process, output, f"[{number}/3] {title}")
+            watch(process, output, f"[{number}/4] {title}")
         except BaseException:
             process.terminate()
             process.wait()
             raise
         if process.returncode:
             output.seek(begin)
-            raise SetUpError(f"Step {number} of 3 failed: {title}.\n{explain(output.read())}")
+            raise SetUpError(f"Step {number} of 4 failed: {title}.\n{explain(output.read())}")
 
 
 def watch(process: "subprocess.Popen[bytes]", output: IO[str], label: str) -> None:
@@ -235,7 +236,8 @@ def condense(line: str) -> str:
     """What one line of pip's output says about how far it is; empty if nothing."""
     match = re.match(r"\s*(Collecting|Downloading|Using cached) (?:\S*/)?([^\s/]+)(?: (\(\d[^)]*B\)))?", line)
     if match:
-        return f": {match[1].lower()} {match[2]} {match[3] or ''}"
+        name = re.sub(r"(-[^-]+){3}\.whl.*", "", match[2])
+        return f": {match[1].lower()} {name} {match[3] or ''}"
     if line.startswith("Installing collected packages:"):
         return f": unpacking {line.count(',') + 1} packages"
     return ""

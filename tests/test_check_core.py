@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -233,6 +233,7 @@ json_data = st.recursive(
 GOOD = wire.pack([Outcome(value=torch.ones(2))])[0]
 
 
+@settings(max_examples=50)
 @given(st.one_of(json_data, st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, json_data)), min_size=1)))
 def test_the_wire_takes_nothing_but_outcomes(data: Any) -> None:
     try:
@@ -379,6 +380,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         progress.write_atomically(path, "\ud800")
     assert path.read_text(encoding="utf-8") == "first"
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+    ordinary = tmp_path / "ordinary.txt"
+    ordinary.write_text("", encoding="utf-8")
+    assert path.stat().st_mode == ordinary.stat().st_mode
 
 
 def test_a_full_disk_does_not_stop_a_lesson(

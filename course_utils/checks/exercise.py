@@ -22,15 +22,54 @@ class Case:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A known wrong function, and what to say to the person who wrote it (about the idea, not the numbers)."""
+    """A known wrong function, and what to say to the person who wrote it (about the idea, not the numbers).
+
+    ``also`` holds the same mistake as it looks in other hands, often together with a second, smaller slip.
+    """
 
     name: str
     function: Callable[..., Any]
     message: str
+    also: tuple[Callable[..., Any], ...] = ()
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return self.function, *self.also
+
+
+class NoGradient(Exception):
+    """The arguments carry a gradient and the result does not: training could not reach what lies behind it."""
 
 
 def call(answer: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    return answer(*args)
+    """One plain call. Raises NoGradient when ``Draw.tracked`` arguments give a result without their gradient."""
+    value = answer(*args)
+    if any(isinstance(a, torch.Tensor) and a.requires_grad for a in args) and _cut_off(value):
+        raise NoGradient("no gradient gets from the result back to the arguments")
+    return value
+
+
+def _cut_off(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_cut_off, value))
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() and not value.requires_grad
+    return isinstance(value, float)
+
+
+def _loses_the_gradient(*_args: Any) -> Any:
+    raise NoGradient
+
+
+# For every exercise whose arguments are ``Draw.tracked``.
+NO_GRADIENT = Misconception(
+    "no gradient gets through",
+    _loses_the_gradient,
+    "Somewhere on the way your numbers leave torch's record of how they were computed: `.item()`, `.tolist()`, "
+    "`.detach()`, `.numpy()`, `torch.no_grad()` and `torch.tensor(...)` around results all do that. The printed "
+    "numbers look the same, which is why nothing seems wrong. In training no gradient would come back through this "
+    "function, and the weights before it would never learn.",
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +128,11 @@ class Draw:
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         return torch.randn(*shape, generator=self.torch, dtype=torch.float64).to(dtype)
+
+    def tracked(self, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        """As ``normal``, within a computation that is to be differentiated."""
+        # A clone, since torch forbids changing a leaf in place: ``check`` has better words for that.
+        return self.normal(*shape, dtype=dtype).requires_grad_().clone()
 
     def array(self, *shape: int) -> np.ndarray:
         return self.numpy.normal(size=shape)

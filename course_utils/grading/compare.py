@@ -43,9 +43,9 @@ def _lists(expected: list[Any], got: Any, where: str) -> Difference | None:
         pairs = zip(expected, got, names, strict=True)
         return next((d for e, g, n in pairs if (d := first_difference(e, g, n))), None)
     got = [_number(part) for part in got]
-    if got != expected:
-        return Difference("value", f"{where} should be {_short(expected)}, and it is {_short(got)}.")
-    return None
+    if len(got) == len(expected) and all(first_difference(e, g) is None for e, g in zip(expected, got, strict=True)):
+        return None
+    return Difference("value", f"{where} should be {_short(expected)}, and it is {_short(got)}.")
 
 
 def _arrays(expected: Any, got: Any, where: str) -> Difference | None:
@@ -87,10 +87,22 @@ def _scalars(expected: Any, got: Any, where: str) -> Difference | None:
     elif isinstance(got, bool) or not isinstance(got, (int, float)):
         return Difference("type", f"{where} should be a number, and it is {_describe(got)}.")
     else:
-        same = math.isclose(got, expected, rel_tol=1e-7, abs_tol=1e-10) or (got != got and expected != expected)
+        same = _close(expected, got)
     if same:
         return None
     return Difference("value", f"{where} should be {_short(expected)}, and it is {_short(got)}.")
+
+
+def _close(expected: int | float, got: int | float) -> bool:
+    """Whole numbers are counts and must be exact."""
+    if isinstance(expected, int):
+        return got == expected
+    if math.isnan(expected):
+        return got != got
+    try:
+        return math.isclose(got, expected, rel_tol=1e-7, abs_tol=1e-10)
+    except OverflowError:  # an int too large for a float
+        return False
 
 
 def _tolerance(dtype: np.dtype) -> tuple[float, float]:

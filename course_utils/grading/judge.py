@@ -73,9 +73,12 @@ def _recognised(
     misconception: Misconception, exercise: Exercise, seed: int, right: list[Outcome], outcomes: list[Outcome]
 ) -> bool:
     """True when the answer does what the wrong function does on every case, and the cases tell that from right."""
-    wrong = _outcomes_of(misconception.function, exercise, seed)
-    tells_apart = any(not _same(r, w) for r, w in zip(right, wrong, strict=True))
-    return tells_apart and all(_same(w, o) for w, o in zip(wrong, outcomes, strict=True))
+    for function in misconception.functions:
+        wrong = _outcomes_of(function, exercise, seed)
+        tells_apart = any(not _same(r, w) for r, w in zip(right, wrong, strict=True))
+        if tells_apart and all(_same(w, o) for w, o in zip(wrong, outcomes, strict=True)):
+            return True
+    return False
 
 
 def _outcomes_of(function: Callable[..., Any], exercise: Exercise, seed: int) -> list[Outcome]:
@@ -95,10 +98,8 @@ def _describe(right: Outcome, outcome: Outcome) -> tuple[str, str]:
         return "wrong", f"a {right.error} is to be raised here, and your code returned a value."
     if outcome.error:
         on = f" on your line `{outcome.line}`" if outcome.line else ""
-        return (
-            "error",
-            f"your code raised {outcome.error}{on}: {textwrap.shorten(outcome.error_message, 200)}",
-        )
+        message = textwrap.shorten(outcome.error_message, 200)
+        return "error", f"your code raised {outcome.error}{on}" + (f": {message}" if message else ".")
     difference = first_difference(right.value, outcome.value)
     return "wrong", difference.text if difference else ""
 

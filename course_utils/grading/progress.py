@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import uuid
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,12 @@ def passed() -> dict[str, dict[str, Any]]:
 def write_atomically(path: Path, text: str) -> None:
     """Write the whole of ``text`` or nothing: a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        # Not tempfile: its files are for nobody but their owner, and a written notebook is for everybody.
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

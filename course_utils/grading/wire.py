@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,16 @@ from course_utils.grading.run import Outcome
 
 LARGEST = 32 * 2**20  # bytes of one array; the cases are small, so anything larger is a mistake
 
+KINDS = "bifu"  # NumPy's booleans, whole numbers and floats
+FIELDS: dict[str, tuple[type, ...]] = {  # of an Outcome, besides its value
+    "error": (str, type(None)),
+    "error_message": (str,),
+    "line": (str,),
+    "changed": (int, type(None)),
+    "shares": (int, type(None)),
+    "borrowed": (str, type(None)),
+}
+
 
 def pack(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """``outcomes`` as plain JSON data."""
@@ -21,18 +30,27 @@ def pack(outcomes: list[Outcome]) -> list[dict[str, Any]]:
 
 def unpack(data: Any) -> list[Outcome]:
     """The inverse of ``pack``. Raises ValueError for anything else."""
-    names = {field.name for field in dataclasses.fields(Outcome)}
+    if not isinstance(data, list):
+        raise ValueError("not a list of outcomes")
     try:
-        return [Outcome(**{**{n: row[n] for n in names}, "value": _unpack(row["value"])}) for row in data]
-    except (KeyError, TypeError, ValueError) as error:
+        return [_unpack_outcome(row) for row in data]
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a list of outcomes: {error}") from None
+
+
+def _unpack_outcome(row: dict[str, Any]) -> Outcome:
+    for name, kinds in FIELDS.items():
+        if type(row[name]) not in kinds:
+            raise ValueError(f"unexpected {name}")
+    return Outcome(value=_unpack(row["value"]), **{name: row[name] for name in FIELDS})
 
 
 def _pack(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return {"torch": str(value.dtype).removeprefix("torch."), **_bytes(_storable(value))}
+        array, dtype = _storable(value), str(value.dtype).removeprefix("torch.")
+        return {"python": f"<tensor of {dtype}>"} if array is None else {"torch": dtype, **_bytes(array)}
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "bifu":
+        if value.dtype.kind not in KINDS:
             return {"python": f"<array of {value.dtype}>"}
         return {"numpy": value.dtype.name, **_bytes(value)}
     if isinstance(value, list):
@@ -58,9 +76,13 @@ def _unpack(data: dict[str, Any]) -> Any:
     return value
 
 
-def _storable(tensor: torch.Tensor) -> np.ndarray:
-    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
-    return tensor.contiguous().numpy()
+def _storable(tensor: torch.Tensor) -> np.ndarray | None:
+    """None for what no exercise asks for: complex numbers, sparse and quantised tensors."""
+    try:
+        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy()
+    except (TypeError, RuntimeError):
+        return None
+    return array if array.dtype.kind in KINDS else None
 
 
 def _bytes(array: np.ndarray) -> dict[str, Any]:
@@ -69,12 +91,12 @@ def _bytes(array: np.ndarray) -> dict[str, Any]:
     return {
         "stored": array.dtype.name,
         "shape": list(array.shape),
-        "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii"),
+        "data": base64.b64encode(array.astype(array.dtype.newbyteorder("=")).tobytes()).decode("ascii"),
     }
 
 
 def _array(data: dict[str, Any]) -> np.ndarray:
     dtype = np.dtype(data["stored"])
-    if dtype.kind not in "bifu":
+    if dtype.kind not in KINDS:
         raise ValueError(f"unexpected dtype {dtype}")
     return np.frombuffer(base64.b64decode(data["data"]), dtype=dtype).reshape(data["shape"]).copy()

@@ -4,6 +4,8 @@ They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static 
 """
 
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
+from course_utils.widgets.heads import decode_with_heads, head_explorer
+from course_utils.widgets.positions import positions_explorer
 from course_utils.widgets.softmax import softmax_explorer
 from course_utils.widgets.translation import DecodingSteps, decoding_explorer, translation_explorer
 
@@ -11,8 +13,11 @@ __all__ = [
     "WIDGET_VIEW",
     "DecodingSteps",
     "Explorer",
+    "decode_with_heads",
     "decoding_explorer",
+    "head_explorer",
     "png",
+    "positions_explorer",
     "show_prediction",
     "slider",
     "softmax_explorer",

@@ -1,0 +1,180 @@
+"""Grade one notebook: read it, rebuild it, have it run elsewhere, and judge here what its answers computed.
+
+A cell that ends the kernel, or that cannot be interrupted, keeps the cells after it from running. It is then left out
+and the notebook is run again, so that it costs its own exercise and no other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from course_utils.checks import Exercise, seed_for
+from course_utils.grading.judge import judge
+from course_utils.grading.rebuild import Cell, Rebuilt, as_notebook, rebuild
+from course_utils.grading.report import LESSONS, ExerciseReport, NotebookReport, Status
+from course_utils.grading.sandbox import RunFailed, run_notebook
+from course_utils.grading.submission import BadNotebook, read_code_cells
+from course_utils.grading.wire import unpack
+
+CELL_TIMEOUT = 60.0  # seconds; a first import of torch can take several
+WALL_LIMIT = 20 * 60.0  # seconds for one submission, all its runs together
+ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds for one cell, and for a whole submission."""
+
+    cell: float = CELL_TIMEOUT
+    wall: float = WALL_LIMIT
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the grader makes of an exercise, before points."""
+
+    status: Status
+    message: str = ""
+    misconception: str | None = None
+
+
+def grade(path: Path, limits: Limits | None = None) -> NotebookReport:
+    """The marks for one notebook. Any fault of the file is in the report; the file itself is only read."""
+    try:
+        rebuilt = rebuild(read_code_cells(path), path)
+        grading = Grading(rebuilt, limits or Limits())
+        grading.run()
+    except (BadNotebook, RunFailed) as error:
+        return NotebookReport(str(path), "invalid", message=str(error))
+    exercises = tuple(_report(e, grading.finding(e), rebuilt.remarks.get(e.id, "")) for e in rebuilt.exercises)
+    message = grading.obstacles(all_passed=all(e.status == "passed" for e in exercises))
+    return NotebookReport(str(path), "graded", LESSONS.get(rebuilt.lesson), exercises, message)
+
+
+def _report(exercise: Exercise, finding: Finding, remark: str) -> ExerciseReport:
+    passed = finding.status == "passed"
+    return ExerciseReport(
+        exercise.id,
+        exercise.title,
+        finding.status,
+        exercise.points if passed else 0,
+        exercise.points,
+        finding.misconception,
+        " ".join(filter(None, (finding.message, remark))),
+        exercise.bonus,
+    )
+
+
+@dataclass
+class Grading:
+    """The evidence about one notebook, gathered in as many runs as it takes."""
+
+    rebuilt: Rebuilt
+    limits: Limits
+    checks: dict[str, Finding] = field(default_factory=dict)  # what the checks found; the first word counts
+    failures: dict[str, Finding] = field(default_factory=dict)  # what went wrong in an answer's own cells
+    strays: dict[int, str] = field(default_factory=dict)  # the same in cells that belong to no exercise
+    left_out: list[str] = field(default_factory=list)  # such cells without which the notebook had to be run again
+
+    def run(self) -> None:
+        """Run the notebook, and again without each cell that kept the rest from running."""
+        cells = list(self.rebuilt.cells)
+        ends_at = monotonic() + self.limits.wall
+        for _ in range(ROUNDS):
+            remaining = ends_at - monotonic()
+            if remaining <= 0 or not any(cell.is_check for cell in cells):
+                return
+            nonce = secrets.token_hex(16)
+            entries = _entries(run_notebook(as_notebook(cells, nonce), self.limits.cell, remaining))
+            for cell, entry in zip(cells, entries, strict=False):
+                self._note(cell, entry, nonce)
+            if not entries or not entries[-1]["died"]:
+                return
+            cells = self._without_culprit(cells, entries)
+
+    def finding(self, exercise: Exercise) -> Finding:
+        """The verdict on one exercise after all runs."""
+        if exercise.id not in self.rebuilt.found:
+            return Finding("missing", f"There is no cell that begins with the comment `# Exercise {exercise.id}`.")
+        checked, failed = self.checks.get(exercise.id), self.failures.get(exercise.id)
+        if checked is None:
+            return failed or Finding(
+                "timeout", "The run was stopped before it came to this: the notebook takes too long, or ends too often."
+            )
+        return failed if failed and checked.status == "missing" else checked
+
+    def obstacles(self, all_passed: bool) -> str:
+        """What happened outside the exercises and may explain what happened inside them."""
+        return " ".join([*self.left_out, *([] if all_passed else list(self.strays.values())[:1])])
+
+    def _note(self, cell: Cell, entry: dict[str, Any], nonce: str) -> None:
+        if cell.is_check:
+            exercise = next(e for e in self.rebuilt.exercises if e.id == cell.exercises[0])
+            self.checks.setdefault(exercise.id, _judged(exercise, entry, nonce, self.limits.cell))
+            return
+        failure = _failure(entry, self.limits.cell)
+        if failure is None:
+            return
+        status, text = failure
+        for exercise_id in cell.exercises:
+            self.failures.setdefault(exercise_id, Finding(status, f"The cell with your answer {text}"))
+        if not cell.exercises and entry["died"]:
+            self.left_out.append(f"{cell.name} {text} It was left out, and the rest was graded without it.")
+        elif not cell.exercises:
+            self.strays.setdefault(cell.number, f"{cell.name} {text}")
+
+    def _without_culprit(self, cells: list[Cell], entries: list[dict[str, Any]]) -> list[Cell]:
+        """The cells for another run: without the one that ended the last, and without what has been settled."""
+        culprit = cells[len(entries) - 1]
+        answers_out = set() if culprit.is_check else set(culprit.exercises)
+        stuck = {i for i, entry in enumerate(entries) if entry["died"] or entry["timed_out"]}
+        return [
+            cell
+            for i, cell in enumerate(cells)
+            if i not in stuck
+            and not answers_out.intersection(cell.exercises)
+            and not (cell.is_check and cell.exercises[0] in self.checks)
+        ]
+
+
+def _entries(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each cell did, in order. A cell that was running when time was up gets an entry too."""
+    cut_short = {"ok": False, "died": True, "timed_out": True, "error": None, "bundles": []}
+    return [*record["cells"], *([] if record["running"] is None else [cut_short])]
+
+
+def _judged(exercise: Exercise, entry: dict[str, Any], nonce: str, cell_timeout: float) -> Finding:
+    """A pass needs a check cell that ran well and left exactly one bundle of this run."""
+    failure = _failure(entry, cell_timeout)
+    if failure is not None:
+        status, text = failure
+        return Finding(status, f"Calling your `{exercise.function}` {text}")
+    bundles = [b for b in entry["bundles"] if isinstance(b, dict) and b.get("nonce") == nonce]
+    if len(bundles) != 1 or bundles[0].get("exercise") != exercise.id:
+        return Finding("error", "The check of this exercise left no result that can be trusted.")
+    if bundles[0].get("outcomes") is None:
+        return Finding("missing", f"The notebook defines no `{exercise.function}`.")
+    try:
+        verdict = judge(exercise, seed_for(exercise.id), unpack(bundles[0]["outcomes"]))
+    except ValueError as error:
+        return Finding("error", f"What your `{exercise.function}` returned cannot be compared: {error}.")
+    message = "" if verdict.status == "passed" else verdict.message
+    return Finding(verdict.status, message, verdict.misconception)
+
+
+def _failure(entry: dict[str, Any], cell_timeout: float) -> tuple[Status, str] | None:
+    """(status, the end of a sentence) for a cell that did not run well."""
+    if entry["timed_out"]:
+        return "timeout", f"took more than {cell_timeout:g} s and was stopped. Look for a loop that never ends."
+    if entry["died"]:
+        return "kernel_died", "ended the Python process. Look for `exit()`, a crash in native code, or too much memory."
+    if entry["ok"]:
+        return None
+    error = entry["error"] or {"name": "", "message": ""}
+    shown = textwrap.shorten(": ".join(filter(None, error.values())), 200) or "an error without a name"
+    return "error", f"stopped with {shown}."
