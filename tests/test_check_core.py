@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -185,6 +185,8 @@ def test_different(expected: Any, got: Any, kind: str) -> None:
     assert difference.kind == kind
 
 
+# A busy machine is no failure.
+patient = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 arrays = st.builds(
     lambda dtype, shape, seed: np.asarray(np.random.default_rng(seed).normal(size=shape) * 10).astype(dtype),
@@ -217,6 +219,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a == b or (a != a and b != b))
 
 
+@patient
 @given(st.lists(outcomes, max_size=3))
 def test_outcomes_survive_the_wire(sent: list[Outcome]) -> None:
     received = wire.unpack(json.loads(json.dumps(wire.pack(sent))))
@@ -233,7 +236,7 @@ json_data = st.recursive(
 GOOD = wire.pack([Outcome(value=torch.ones(2))])[0]
 
 
-@settings(max_examples=50)
+@patient
 @given(st.one_of(json_data, st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, json_data)), min_size=1)))
 def test_the_wire_takes_nothing_but_outcomes(data: Any) -> None:
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 
@@ -139,6 +138,17 @@ GRU_CELL = Exercise(
             also=(_gru_like("nzr"),),
         ),
         Misconception(
+            "biases left out",
+            lambda x, h, W_ih, W_hh, b_ih, b_hh: gru_cell(x, h, W_ih, W_hh, 0 * b_ih, 0 * b_hh),
+            "The biases never enter your result. In a fresh network they are near zero, so hardly anything changes "
+            "there. In a trained one they set how far each gate is open when neither the word nor the state "
+            "says anything.",
+            also=(
+                lambda x, h, W_ih, W_hh, b_ih, b_hh: gru_cell(x, h, W_ih, W_hh, b_ih, 0 * b_hh),
+                lambda x, h, W_ih, W_hh, b_ih, b_hh: gru_cell(x, h, W_ih, W_hh, 0 * b_ih, b_hh),
+            ),
+        ),
+        Misconception(
             "proposal instead of the new state",
             _gru_like(mix=lambda z, n, h: n),
             "You return the proposal n. It is what a cell without memory would have for its next state. "
@@ -221,8 +231,9 @@ LAST_STATES = Exercise(
         ),
         Misconception(
             "mean of the states",
-            lambda outputs, lengths: (outputs * (torch.arange(outputs.shape[1]) < lengths[:, None])[..., None]).sum(1)
-            / lengths[:, None],
+            lambda outputs, lengths: (
+                (outputs * (torch.arange(outputs.shape[1]) < lengths[:, None])[..., None]).sum(1) / lengths[:, None]
+            ),
             "You average the states of each sentence. That is a fair summary of a sentence, but not what the "
             "encoder hands over: the last state alone has read all of the words.",
         ),
@@ -364,8 +375,16 @@ def _token_losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def _real_mean(values: torch.Tensor, labels: torch.Tensor, pad: int) -> torch.Tensor:
+    return values[labels != pad].mean()
+
+
+def _label_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return logits.softmax(dim=-1).gather(-1, labels[..., None])[..., 0]
+
+
+def _unsafe_sum(logits: torch.Tensor, labels: torch.Tensor, pad: int) -> torch.Tensor:
     real = labels != pad
-    return values.where(real, 0 * values).sum() / real.sum()
+    return -(_label_probabilities(logits, labels).log() * real).sum() / real.sum()
 
 
 def _mean_of_means(logits: torch.Tensor, labels: torch.Tensor, pad: int) -> torch.Tensor:
@@ -422,17 +441,11 @@ SEQUENCE_LOSS = Exercise(
         ),
         Misconception(
             "probability instead of its logarithm",
-            lambda logits, labels, pad: _real_mean(
-                -logits.softmax(dim=-1).gather(-1, labels[..., None])[..., 0], labels, pad
-            ),
+            lambda logits, labels, pad: _real_mean(-_label_probabilities(logits, labels), labels, pad),
             "You average the probabilities of the right tokens, without the logarithm. That number also falls as the "
             "model improves, but it hardly punishes a token that the model thought impossible. Cross-entropy is "
             "the mean surprise, and surprise is minus the logarithm.",
-            also=(
-                lambda logits, labels, pad: _real_mean(
-                    logits.softmax(dim=-1).gather(-1, labels[..., None])[..., 0], labels, pad
-                ),
-            ),
+            also=(lambda logits, labels, pad: _real_mean(_label_probabilities(logits, labels), labels, pad),),
         ),
         Misconception(
             "sign",
@@ -442,13 +455,12 @@ SEQUENCE_LOSS = Exercise(
         ),
         Misconception(
             "numerically unsafe logarithm",
-            lambda logits, labels, pad: _real_mean(
-                -logits.softmax(dim=-1).gather(-1, labels[..., None])[..., 0].log(), labels, pad
-            ),
+            lambda logits, labels, pad: _real_mean(-_label_probabilities(logits, labels).log(), labels, pad),
             "You take the softmax first and its logarithm afterwards. In mathematics that is right, and for ordinary "
             "logits on a computer too. When a token is thought very unlikely, its probability is rounded to zero and "
             "the logarithm becomes infinite. Taken in one step, nothing has to be rounded in between.",
             also=(
+                _unsafe_sum,
                 lambda logits, labels, pad: _real_mean(
                     -(logits.exp().gather(-1, labels[..., None])[..., 0] / logits.exp().sum(-1)).log(), labels, pad
                 ),
@@ -481,9 +493,9 @@ def greedy_decode(step: Step, state: torch.Tensor, bos: int, eos: int, max_len: 
 
 
 class _Writer:
-    """A decoder that writes ``plan`` to whoever feeds it well: each next token with the state that it gave out.
+    """A decoder that writes ``plan`` when it is fed what it wrote, with the state that it gave out (a place, (1,)).
 
-    Anything else that it is fed leads it astray, to random words and never to eos.
+    Anything else leads it astray, to random words and never to eos.
     """
 
     LIMIT = 200  # calls; the sentences are shorter than 20
@@ -501,8 +513,8 @@ class _Writer:
         self.calls += 1
         if self.calls > self.LIMIT:
             raise TooManySteps(f"`step` was called more than {self.LIMIT} times for one sentence.")
-        place = int(state.sum())
-        return self.logits[place % len(self.logits), int(token)].clone(), state + torch.tensor([1, 0])
+        place = int(state) % len(self.logits)
+        return self.logits[place, int(token)].clone(), state + 1
 
 
 def _decode_cases(draw: Draw) -> Iterator[Case]:
@@ -512,7 +524,7 @@ def _decode_cases(draw: Draw) -> Iterator[Case]:
         others = [i for i in range(vocabulary) if i not in (bos, eos)]
         first, second, *_ = draw.python.sample(others, len(others))
         plan = [first, second, second, *draw.python.choices(others, k=words)][:words] + [eos] * ends
-        return Case((_Writer(draw, plan, bos, eos, vocabulary), torch.tensor([0, 0]), bos, eos, max_len), note)
+        return Case((_Writer(draw, plan, bos, eos, vocabulary), torch.tensor([0]), bos, eos, max_len), note)
 
     for _ in range(2):
         yield case(draw.integer(4, 7), max_len=draw.integer(10, 13))
@@ -551,8 +563,16 @@ def _decode_like(
     return wrong
 
 
-def _ends_late(step: Step, state: torch.Tensor, bos: int, eos: int, max_len: int) -> list[int]:
-    return _decode_like(keeps_eos=True, keeps_bos=True)(step, state, bos, eos, max_len)
+def _skips_eos(step: Step, state: torch.Tensor, bos: int, eos: int, max_len: int) -> list[int]:
+    """Leaves eos out and writes on until there are ``max_len`` words."""
+    written: list[int] = []
+    token = bos
+    while len(written) < max_len:
+        logits, state = step(token, state)
+        token = int(logits.argmax())
+        if token != eos:
+            written.append(token)
+    return written
 
 
 GREEDY_DECODE = Exercise(
@@ -568,7 +588,7 @@ GREEDY_DECODE = Exercise(
             _decode_like(stops=False, keeps_eos=True),
             "You always write `max_len` tokens. The decoder says eos when it is done, and what it would write after "
             "that was never trained. The limit is only for a decoder that does not find an end.",
-            also=(_decode_like(stops=False), _decode_like(stops=False, keeps_eos=True, keeps_bos=True)),
+            also=(_decode_like(stops=False), _skips_eos, _decode_like(stops=False, keeps_eos=True, keeps_bos=True)),
         ),
         Misconception(
             "keeps eos",
@@ -581,7 +601,7 @@ GREEDY_DECODE = Exercise(
             _decode_like(keeps_bos=True),
             "Your sentence begins with bos. You gave that token to the decoder to get it started; the decoder did not "
             "write it.",
-            also=(_ends_late,),
+            also=(_decode_like(keeps_bos=True, room=-1), _decode_like(keeps_bos=True, keeps_eos=True)),
         ),
         Misconception(
             "ignores max_len",
@@ -600,7 +620,7 @@ GREEDY_DECODE = Exercise(
             _decode_like(room=-1),
             "You write one token too few or too many when the limit is what ends the sentence. `max_len` counts the "
             "tokens that are returned: neither bos nor eos is among them.",
-            also=(_decode_like(room=1),),
+            also=(_decode_like(room=1), _decode_like(room=-1, keeps_eos=True), _decode_like(room=1, keeps_eos=True)),
         ),
         Misconception(
             "feeds bos every step",

@@ -6,7 +6,9 @@ Importing this package sets the course's style for every figure made from then o
 from course_utils.plots.curves import accuracy_by_length, loss_curves
 from course_utils.plots.drawings import draw_table, seq2seq_picture
 from course_utils.plots.heads import head_maps, multi_head_picture, reach_picture, split_picture
+from course_utils.plots.look_up import look_up_picture, paths_picture
 from course_utils.plots.maps import attention_map, draw_bars, draw_map, weight_bars
+from course_utils.plots.measurements import draw_lines, measured_lines
 from course_utils.plots.positions import distance_panels, draw_hand, draw_position_map, hands_picture, position_map
 from course_utils.plots.style import COLOURS, FAINT, INK, MARKERS, korean_font, new_figure, use_style
 
@@ -20,15 +22,19 @@ __all__ = [
     "distance_panels",
     "draw_bars",
     "draw_hand",
+    "draw_lines",
     "draw_map",
     "draw_position_map",
     "draw_table",
     "hands_picture",
     "head_maps",
     "korean_font",
+    "look_up_picture",
     "loss_curves",
+    "measured_lines",
     "multi_head_picture",
     "new_figure",
+    "paths_picture",
     "position_map",
     "reach_picture",
     "seq2seq_picture",

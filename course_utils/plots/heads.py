@@ -140,7 +140,7 @@ def head_maps(alpha: np.ndarray, rows: Sequence[str], columns: Sequence[str], ti
     """Weights (h, T, S) as h maps beside each other, long sentences two in a row; each row of each map sums to 1."""
     across = len(alpha) if len(columns) <= 8 else 2
     down = math.ceil(len(alpha) / across)
-    wide, high = max(2.3, 0.3 * len(columns) + 0.9), max(2.5, 0.27 * len(rows) + 1.2)
+    wide, high = max(2.0, 0.24 * len(columns) + 0.75), max(2.5, 0.27 * len(rows) + 1.2)
     figure = Figure(figsize=(wide * across + 0.8, high * down + 0.4))
     axes = figure.subplots(down, across, squeeze=False)
     for i, ax in enumerate(axes.flat):

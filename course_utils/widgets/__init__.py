@@ -6,6 +6,7 @@ They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static 
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
 from course_utils.widgets.heads import decode_with_heads, head_explorer
 from course_utils.widgets.positions import positions_explorer
+from course_utils.widgets.scale import scale_explorer
 from course_utils.widgets.softmax import softmax_explorer
 from course_utils.widgets.translation import DecodingSteps, decoding_explorer, translation_explorer
 
@@ -18,6 +19,7 @@ __all__ = [
     "head_explorer",
     "png",
     "positions_explorer",
+    "scale_explorer",
     "show_prediction",
     "slider",
     "softmax_explorer",

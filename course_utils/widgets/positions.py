@@ -13,7 +13,7 @@ from course_utils.widgets.explorer import Explorer
 BASES = (5, 10, 30, 100, 1_000, 10_000, 100_000)
 
 
-def positions_explorer(length: int = 64, d_model: int = 16) -> Explorer:
+def positions_explorer(length: int = 64, d_model: int = 32) -> Explorer:
     """Lesson 07: choose a position and how slow the slowest hand is.
 
     Left the clock hands of that position, in the middle its row in the heat map, right its dot product with the code of
@@ -31,7 +31,7 @@ def positions_explorer(length: int = 64, d_model: int = 16) -> Explorer:
         products.plot(codes @ codes[position])
         products.axvline(position, color=plots.FAINT, linewidth=0.9)
         products.set(
-            title="its dot product with …", xlabel="… the code of position", ylim=(-d_model / 2, d_model / 2 + 1)
+            title="its dot product with each position", xlabel="position", ylim=(-d_model / 2, d_model / 2 + 1)
         )
         return figure
 
@@ -43,9 +43,9 @@ def positions_explorer(length: int = 64, d_model: int = 16) -> Explorer:
 
 
 def _draw_hands(ax: Axes, angles: np.ndarray, title: str) -> None:
-    columns = -(-len(angles) // 2)
+    columns = 4
+    rows = -(-len(angles) // columns)
     ax.set_axis_off()
-    ax.set(xlim=(-0.6, columns - 0.4), ylim=(-1.7, 0.6), aspect="equal", title=title)
+    ax.set(xlim=(-0.6, columns - 0.4), ylim=(0.4 - rows, 0.6), aspect="equal", title=title)
     for i, angle in enumerate(angles):
-        x, y = i % columns, -1.1 * (i // columns)
-        plots.draw_hand(ax, x, y, angle, colour=plots.COLOURS[i % len(plots.COLOURS)])
+        plots.draw_hand(ax, i % columns, -(i // columns), angle)
