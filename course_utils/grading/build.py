@@ -54,16 +54,12 @@ def differing(root: Path) -> dict[Path, str]:
 def normalised(notebook: dict[str, Any], stem: str) -> dict[str, Any]:
     """The notebook with stable metadata and cell ids, and with no trace of who ran it when."""
     cells = [_cell(cell, f"{stem}-{i}") for i, cell in enumerate(notebook["cells"])]
-    metadata = dict(METADATA)
-    if "widgets" in notebook.get("metadata", {}) and any(WIDGET in o.get("data", {}) for o in _outputs(cells)):
-        metadata["widgets"] = notebook["metadata"]["widgets"]
-    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return {"cells": cells, "metadata": dict(METADATA), "nbformat": 4, "nbformat_minor": 5}
 
 
 def as_exercise(notebook: dict[str, Any], path: Path) -> dict[str, Any]:
     """The notebook that the learner fills in: solutions replaced by a stub, nothing run. Raises BuildError."""
     exercise = normalised(notebook, path.stem)
-    exercise["metadata"] = dict(METADATA)
     for number, cell in enumerate(exercise["cells"], 1):
         if cell["cell_type"] != "code":
             continue
@@ -114,7 +110,7 @@ def _cell(cell: dict[str, Any], name: str) -> dict[str, Any]:
         clean["attachments"] = cell["attachments"]
     if cell["cell_type"] == "code":
         clean["execution_count"] = cell.get("execution_count")
-        clean["outputs"] = [_output(output) for output in cell.get("outputs", [])]
+        clean["outputs"] = [_output(output) for output in cell.get("outputs", []) if not _is_dead(output)]
     return clean
 
 
@@ -127,8 +123,9 @@ def _output(output: dict[str, Any]) -> dict[str, Any]:
     return output
 
 
-def _outputs(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [output for cell in cells for output in cell.get("outputs", [])]
+def _is_dead(output: dict[str, Any]) -> bool:
+    """A widget with nothing but a text in its place, such as a progress bar: without its kernel it shows an error."""
+    return WIDGET in output.get("data", {}) and set(output["data"]) <= {WIDGET, "text/plain"}
 
 
 def _lines(source: str) -> list[str]:
