@@ -105,12 +105,31 @@ def bahdanau_lesson(cells: dict[str, Any]) -> None:
     np.testing.assert_allclose(context, attention.context_vector(alpha, H)[0], atol=1e-12)
 
 
+def self_attention_lesson(cells: dict[str, Any]) -> None:
+    same_model(cells["SelfAttention"](6, 4), attention.SelfAttention(6, 4), torch.randn(2, 5, 6))
+
+
 COMPARED: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "01_seq2seq": (seq2seq_lesson, {"Encoder", "Decoder", "Seq2Seq", "gru_step"}),
     "02_bahdanau_attention": (bahdanau_lesson, {"score_one", "attend_one"}),
+    "03_self_attention": (self_attention_lesson, {"SelfAttention"}),
 }
 # Helpers of one lesson's experiment, which the package does not have.
-LOCAL = {"sigmoid", "right_at", "train_and_test", "share", "alignment", "wrong_softmax"}
+LOCAL = {
+    "sigmoid",
+    "right_at",
+    "train_and_test",
+    "share",
+    "alignment",
+    "wrong_softmax",
+    "LookUp",
+    "influence",
+    "longest_chain",
+    "look_up_batch",
+    "random_scores",
+    "seconds",
+    "sharpness",
+}
 
 
 @lesson
