@@ -117,7 +117,6 @@ SOFTMAX = Exercise(
             "You are right that a shift changes nothing, and you shift by the mean. That helps when all scores of a "
             "row are large together. When they are far apart, one of them still lies thousands above the mean, and its "
             "exponential is infinite: the shift has to be by the one that would overflow first.",
-            also=(_softmax_like(_of_all(np.mean), _along(np.sum)),),
         ),
     ),
     why="Softmax sees only differences of scores, so the shift that keeps the computer safe costs nothing.",

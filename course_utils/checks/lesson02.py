@@ -545,7 +545,7 @@ DECODER_STEP = Exercise(
         ),
         Misconception(
             "alpha and context exchanged",
-            lambda *args: tuple(decoder_step(*args)[i] for i in (0, 2, 1)),
+            lambda *args: tuple(_step_like()(*args)[i] for i in (0, 2, 1)),
             "All three results are right, and the last two have changed places. The task asks for the state, then the "
             "context, then alpha: whoever calls your function unpacks them in this order.",
         ),

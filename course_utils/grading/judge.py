@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from course_utils.checks import Case, Exercise, Misconception
+from course_utils.checks import Case, Draw, Exercise, Misconception
 from course_utils.grading.compare import first_difference
 from course_utils.grading.run import Outcome, run_answer
 
@@ -73,12 +73,20 @@ def _recognised(
     misconception: Misconception, exercise: Exercise, seed: int, right: list[Outcome], outcomes: list[Outcome]
 ) -> bool:
     """True when the answer does what the wrong function does on every case, and the cases tell that from right."""
-    for function in misconception.functions:
-        wrong = _outcomes_of(function, exercise, seed)
-        tells_apart = any(not _same(r, w) for r, w in zip(right, wrong, strict=True))
-        if tells_apart and all(_same(w, o) for w, o in zip(wrong, outcomes, strict=True)):
-            return True
-    return False
+    return any(_does_the_same(function, exercise, seed, right, outcomes) for function in misconception.functions)
+
+
+def _does_the_same(
+    function: Callable[..., Any], exercise: Exercise, seed: int, right: list[Outcome], outcomes: list[Outcome]
+) -> bool:
+    told_apart = False
+    # One case at a time: most functions differ from the answer on the first.
+    for case, r, o in zip(exercise.cases(Draw(seed)), right, outcomes, strict=True):
+        [wrong] = run_answer(exercise, function, [case])
+        if not _same(wrong, o):
+            return False
+        told_apart = told_apart or not _same(r, wrong)
+    return told_apart
 
 
 def _outcomes_of(function: Callable[..., Any], exercise: Exercise, seed: int) -> list[Outcome]:
