@@ -139,6 +139,34 @@ def build(
         print("Every notebook is as it should be.")
 
 
+@app.command()
+def train(
+    folder: Annotated[Path, typer.Argument(help="Where checkpoints, log and result go.", show_default=False)],
+    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 8_000,
+    warmup: Annotated[int, typer.Option(min=1, help="Updates until the highest learning rate.")] = 2_000,
+    rate: Annotated[float, typer.Option(min=0.0, help="The highest learning rate.")] = 5e-3,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.9)] = 0.3,
+    budget: Annotated[int, typer.Option(min=64, help="Tokens a batch, a side; smaller if memory is short.")] = 4_096,
+    every: Annotated[int, typer.Option(min=1, help="Updates from one checkpoint to the next.")] = 250,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Train lesson 09's translator on Multi30k. Stopped and run again, it goes on from the last checkpoint.
+
+    Several GPUs of one machine: torchrun --nproc-per-node 2 -m course_utils.cli train FOLDER
+    """
+    from course_utils import corpora, translation
+    from course_utils.training import OutOfMemory
+
+    settings = translation.Settings(dropout=dropout, budget=budget, steps=steps, rate=rate, warmup=warmup)
+    try:
+        _, score = translation.run(corpora.multi30k(), folder, settings, every=every, threads=threads, seed=seed)
+    except (corpora.CorpusMissing, OutOfMemory) as error:
+        _stop(str(error))
+    if score is not None:
+        print(score)
+
+
 @app.command(context_settings=PASS_ON)
 def test(context: typer.Context) -> None:
     """Run everything that CI runs. Further arguments go to the first pytest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 
@@ -100,3 +101,60 @@ def endless_batches(
             for cut in torch.randperm(len(cuts), generator=generator).tolist():
                 rows = [pairs[i] for i in pool[cuts[cut] : cuts[cut] + size]]
                 yield make_batch(rows, source, target)
+
+
+class TokenBatches:
+    """Batches of at most ``budget`` tokens a side, padding included, of sentences of like length, for ever.
+
+    Every time round, sentences of the same length are shuffled among themselves, cut into batches, and the batches
+    shuffled. All of it depends on the seed alone, so that training can go on at any step (``skip``).
+
+    Args:
+        budget: rows times the longest source or target of a batch is at most this.
+        share: (rank, world), for several processes: which rows of every batch are wanted.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        source: Vocabulary,
+        target: Vocabulary,
+        budget: int,
+        seed: int = 0,
+        share: tuple[int, int] = (0, 1),
+    ) -> None:
+        if not pairs:
+            raise ValueError("There are no sentence pairs to make batches of.")
+        self._rows = [(source.encode(p.source), [BOS, *target.encode(p.target), EOS]) for p in pairs]
+        self._lengths = [max(len(s), len(t) - 1) for s, t in self._rows]
+        longest = max(self._lengths)
+        if budget < longest:
+            raise ValueError(f"The longest sentence has {longest} tokens, more than the budget of {budget}.")
+        self._budget, self._seed, self._share = budget, seed, share
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.skip(0)
+
+    def skip(self, steps: int) -> Iterator[Batch]:
+        """The batches from number ``steps`` on."""
+        for epoch in count():
+            cuts = self._epoch(epoch)
+            for rows in cuts[steps:]:
+                yield self._batch(rows)
+            steps = max(0, steps - len(cuts))
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        """Which sentences make each batch, in the order of one time round."""
+        generator = torch.Generator().manual_seed(1_000_003 * self._seed + epoch)
+        order = sorted(torch.randperm(len(self._rows), generator=generator).tolist(), key=self._lengths.__getitem__)
+        batches: list[list[int]] = [[]]
+        for i in order:  # by length, so the newest is the longest
+            if (len(batches[-1]) + 1) * self._lengths[i] > self._budget:
+                batches.append([])
+            batches[-1].append(i)
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def _batch(self, rows: list[int]) -> Batch:
+        rank, world = self._share
+        mine = [self._rows[i] for i in rows[rank::world]] or [([PAD], [BOS, PAD])]
+        return Batch(pad([s for s, _ in mine]), pad([t for _, t in mine]))

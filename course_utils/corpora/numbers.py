@@ -1,4 +1,4 @@
-"""The course's data. So far one task, made offline: English number words to Korean number words.
+"""English number words to Korean number words, made offline.
 
 English groups digits by thousands, Korean by ten-thousands (만), so the two do not run in parallel. The sentences
 come from rules (the num2words library), not from people: good for seeing what a model learns, no more.
