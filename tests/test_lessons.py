@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_utils.models import attention, rnn
+from course_utils.models import attention, multi_head, rnn
 from course_utils.text import PAD
 
 try:
@@ -109,10 +109,31 @@ def self_attention_lesson(cells: dict[str, Any]) -> None:
     same_model(cells["SelfAttention"](6, 4), attention.SelfAttention(6, 4), torch.randn(2, 5, 6))
 
 
+def multi_head_lesson(cells: dict[str, Any]) -> None:
+    package = multi_head.MultiHeadAttention(12, h=3, bias=False).double()
+    query, memory = torch.randn(2, 5, 12, dtype=torch.float64), torch.randn(2, 7, 12, dtype=torch.float64)
+    output, weights = package(query, memory, need_weights=True)
+    mine, maps = cells["multi_head_one"](query[1], memory[1], *package.parameters(), h=3)
+    torch.testing.assert_close(mine, output[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(maps, weights[1], rtol=0, atol=1e-12)
+
+
+def positions_lesson(cells: dict[str, Any]) -> None:
+    """With relative vectors of zero, the lesson's attention is the package's."""
+    package, mine = multi_head.MultiHeadAttention(12, h=3), cells["RelativeAttention"](12, h=3)
+    mine.load_state_dict({**package.state_dict(), "a": torch.zeros(9, 4)})
+    x, mask = torch.randn(2, 5, 12), torch.rand(5, 5) < 0.7
+    mask[:, 0] = True
+    for a, b in zip(mine(x, x, mask, need_weights=True), package(x, x, mask, need_weights=True), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 COMPARED: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "01_seq2seq": (seq2seq_lesson, {"Encoder", "Decoder", "Seq2Seq", "gru_step"}),
     "02_bahdanau_attention": (bahdanau_lesson, {"score_one", "attend_one"}),
     "03_self_attention": (self_attention_lesson, {"SelfAttention"}),
+    "04_multi_head": (multi_head_lesson, {"multi_head_one"}),
+    "07_positional_encoding": (positions_lesson, {"RelativeAttention"}),
 }
 # Helpers of one lesson's experiment, which the package does not have.
 LOCAL = {
@@ -129,6 +150,17 @@ LOCAL = {
     "random_scores",
     "seconds",
     "sharpness",
+    "changed_numbers",
+    "show_heads",
+    "without",
+    "outputs_by_word",
+    "Tagger",
+    "make_embedding",
+    "train",
+    "show_bets",
+    "strings",
+    "trained_on_short",
+    "right_tokens",
 }
 
 
