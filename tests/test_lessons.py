@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_utils.models import attention, multi_head, rnn
+from course_utils.models import attention, masks, multi_head, rnn, transformer
 from course_utils.text import PAD
 
 try:
@@ -128,11 +128,25 @@ def positions_lesson(cells: dict[str, Any]) -> None:
         torch.testing.assert_close(a, b)
 
 
+def transformer_lesson(cells: dict[str, Any]) -> None:
+    x, memory = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
+    memory_mask, causal = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None], masks.causal_mask(4)
+    same_model(cells["EncoderLayer"](8, 2, 12), transformer.EncoderLayer(8, 2, 12, dropout=0.0), memory, memory_mask)
+    package, mine = transformer.DecoderLayer(8, 2, 12, dropout=0.0), cells["DecoderLayer"](8, 2, 12)
+    mine.load_state_dict(package.state_dict())
+    expected, _ = package(x, package.cross_attention.keys_values(memory), causal, memory_mask)
+    torch.testing.assert_close(mine(x, memory, causal, memory_mask), expected)
+    source, target = torch.tensor([[4, 5, 6], [7, PAD, PAD]]), torch.tensor([[1, 4, 5, 4], [1, 6, 2, PAD]])
+    whole = transformer.Transformer(9, 8, 16, 4, 12, 2, dropout=0.0)
+    same_model(cells["Transformer"](9, 8, 16, 4, 12, 2), whole, source, target)
+
+
 COMPARED: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "01_seq2seq": (seq2seq_lesson, {"Encoder", "Decoder", "Seq2Seq", "gru_step"}),
     "02_bahdanau_attention": (bahdanau_lesson, {"score_one", "attend_one"}),
     "03_self_attention": (self_attention_lesson, {"SelfAttention"}),
     "04_multi_head": (multi_head_lesson, {"multi_head_one"}),
+    "08_transformer": (transformer_lesson, {"EncoderLayer", "DecoderLayer", "Transformer"}),
     "07_positional_encoding": (positions_lesson, {"RelativeAttention"}),
 }
 # Helpers of one lesson's experiment, which the package does not have.
@@ -161,6 +175,14 @@ LOCAL = {
     "strings",
     "trained_on_short",
     "right_tokens",
+    "look",
+    "Nothing",
+    "WithoutResidual",
+    "replace",
+    "no_positions",
+    "no_residual",
+    "no_causal_mask",
+    "train_without",
 }
 
 

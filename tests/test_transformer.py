@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from course_utils.models.masks import causal_mask
-from course_utils.models.multi_head import MultiHeadAttention
-from course_utils.models.normalization import LayerNorm
+from course_utils.models.torch_twin import torch_twin
 from course_utils.models.transformer import Transformer
 from course_utils.text import BOS, EOS, PAD
 from course_utils.training import parameter_count
@@ -24,48 +23,10 @@ def small(norm_first: bool, **options: object) -> Transformer:
     return model.to(DOUBLE).eval()
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    theirs.in_proj_weight.copy_(torch.cat([ours.W_q.weight, ours.W_k.weight, ours.W_v.weight]))
-    theirs.in_proj_bias.copy_(torch.cat([ours.W_q.bias, ours.W_k.bias, ours.W_v.bias]))
-    theirs.out_proj.load_state_dict(ours.W_o.state_dict())
-
-
-def copy_norm(ours: LayerNorm, theirs: nn.LayerNorm) -> None:
-    theirs.weight.copy_(ours.gamma)
-    theirs.bias.copy_(ours.beta)
-
-
-@torch.no_grad()
-def as_torch(model: Transformer, norm_first: bool) -> nn.Transformer:
-    """nn.Transformer with the same weights; post-norm without the final norms, which the paper has not."""
-    options = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True, "dtype": DOUBLE}
-    theirs = nn.Transformer(num_encoder_layers=2, num_decoder_layers=2, norm_first=norm_first, **options).eval()
-    if norm_first:
-        copy_norm(model.encoder_norm, theirs.encoder.norm)
-        copy_norm(model.decoder_norm, theirs.decoder.norm)
-    else:
-        theirs.encoder.norm = theirs.decoder.norm = None
-    for ours, layer in zip(model.encoder, theirs.encoder.layers, strict=True):
-        copy_attention(ours.attention, layer.self_attn)
-        copy_norm(ours.around_attention.norm, layer.norm1)
-        copy_norm(ours.around_ffn.norm, layer.norm2)
-        layer.linear1.load_state_dict(ours.ffn.inner.state_dict())
-        layer.linear2.load_state_dict(ours.ffn.outer.state_dict())
-    for ours, layer in zip(model.decoder, theirs.decoder.layers, strict=True):
-        copy_attention(ours.self_attention, layer.self_attn)
-        copy_attention(ours.cross_attention, layer.multihead_attn)
-        for own, norm in ((ours.around_self, layer.norm1), (ours.around_cross, layer.norm2)):
-            copy_norm(own.norm, norm)
-        copy_norm(ours.around_ffn.norm, layer.norm3)
-        layer.linear1.load_state_dict(ours.ffn.inner.state_dict())
-        layer.linear2.load_state_dict(ours.ffn.outer.state_dict())
-    return theirs
-
-
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_equal_to_torch_under_copied_weights(norm_first: bool) -> None:
     model = small(norm_first, tied="none")
-    theirs = as_torch(model, norm_first)
+    theirs = torch_twin(model)
     hidden = theirs(
         model.source_embedding(SOURCE),
         model.target_embedding(TARGET),

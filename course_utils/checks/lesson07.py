@@ -17,20 +17,20 @@ def positional_encoding(T: int, d_model: int) -> torch.Tensor:
 
     Vaswani et al. (2017), section 3.5. An odd ``d_model`` ends with a sine.
     """
-    even_indices = torch.arange(0, d_model, 2)  # 0, 2, 4, ...: the 2i of the formula, one for each pair
+    even_indices = torch.arange(0, d_model, 2, dtype=torch.float64)  # 0, 2, 4, ...: the formula's 2i, one for each pair
     speeds = 10_000.0 ** (-even_indices / d_model)  # (pairs,)
     angles = torch.arange(T)[:, None] * speeds  # (T, pairs)
     encoding = torch.empty(T, d_model)
     encoding[:, 0::2] = angles.sin()
     encoding[:, 1::2] = angles.cos()[:, : d_model // 2]  # an odd d_model has one cosine less
-    return encoding
+    return encoding  # in torch's default dtype; only the angles need float64
 
 
 def _encoding_cases(draw: Draw) -> Iterator[Case]:
     even = 2 * draw.integer(2, 5)
     yield Case((draw.integer(11, 20), even))
     yield Case((draw.integer(4, 6), 2 * draw.integer(6, 9)))
-    yield Case((draw.integer(80, 120), even + 2), "for more positions than a hundred or so")
+    yield Case((draw.integer(60, 90), even + 2), "for many positions")
     yield Case((draw.integer(11, 20), even + 1), "with an odd d_model")
     yield Case((draw.integer(4, 6), even + 7), "with an odd d_model")
     yield Case((1, even), "with a single position")
@@ -135,8 +135,8 @@ POSITIONAL_ENCODING = Exercise(
             "sin and cos swapped",
             lambda T, d: _waves(T, d, swapped=True),
             "You put the cosine at the even indices and the sine at the odd ones. Each pair is still one hand, seen in "
-            "a mirror, so nothing would look wrong in training. The formula has the sine first: position 0 reads "
-            "0, 1, 0, 1, …",
+            "a mirror, so nothing would look wrong in training. The formula has the sine first, so position 0 reads "
+            "0, 1, 0, 1 and so on.",
         ),
         Misconception(
             "last speed exactly 1/10000",
@@ -412,7 +412,7 @@ SHIFT_MATRIX = Exercise(
 # 7.4 -----------------------------------------------------------------------------------------------------------------
 
 Layer = Callable[[torch.Tensor], torch.Tensor]
-UNUSED = "drawn without the generator"
+UNUSED = "and nothing was drawn from the generator"
 
 
 def is_permutation_equivariant(layer: Layer, x: torch.Tensor, generator: torch.Generator) -> bool:
@@ -496,6 +496,16 @@ class _Layers:
         W, V = self._matrix(D, E), self._matrix(D, E)
         return lambda x: x @ W + x.roll(1, dims=1) @ V
 
+    def ring_of_neighbours(self, D: int, E: int) -> Layer:
+        """Both at once: neither reading backwards nor starting elsewhere makes a difference."""
+        W, V = self._matrix(D, E), self._matrix(D, E)
+        return lambda x: x @ W + (x.roll(1, dims=1) + x.roll(-1, dims=1)) @ V
+
+    def faint_places(self, D: int, E: int) -> Layer:
+        """Every other word gets 0.002 more: far above rounding, far below the words themselves."""
+        W = self._matrix(D, E)
+        return lambda x: x @ W + 0.002 * (torch.arange(x.shape[1]) % 2)[:, None]
+
 
 def _first_orders(seed: int, size: int) -> list[torch.Tensor]:
     """The order that a generator with this seed gives first, by each of the usual ways to draw one."""
@@ -543,12 +553,13 @@ def _equivariance_cases(draw: Draw) -> Iterator[Case]:
     yield case(make.batch_mixing, "for a layer that mixes the sentences of the batch")
     yield case(make.neighbours, "for a layer that looks at both neighbours", T=7)
     yield case(make.ring, "for a layer that looks at the word before", T=8)
+    yield case(make.ring_of_neighbours, "for a layer that looks at both neighbours", T=9)
     yield case(with_places(1.0), "with two words", T=2, unlucky=True)
     yield case(make.gru, "with two words", T=2)
     yield case(lambda D, E: make.attention(D, E, causal=True), "with three words", T=3, unlucky=True)
     yield case(with_places(1.0), "with a single word, where there is only one order", T=1)
     yield case(with_places(1.0), "with a batch of one", B=1)
-    yield case(with_places(1e-3), "when the position matters only a little")
+    yield case(make.faint_places, "when the position matters only a little")
 
 
 def _ask(answer: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -559,7 +570,7 @@ def _ask(answer: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     if isinstance(verdict, torch.Tensor):
         return verdict.detach().reshape(-1)
     if x.shape[1] > 1 and torch.equal(before, generator.get_state()):
-        return [verdict, UNUSED]
+        return f"{verdict}, {UNUSED}"
     return verdict
 
 
@@ -595,6 +606,10 @@ def _invariant(layer: Layer, x: torch.Tensor, order: torch.Tensor) -> bool:
 
 def _invariant_mean(layer: Layer, x: torch.Tensor, order: torch.Tensor) -> bool:
     return _close(layer(x[:, order]).mean(dim=1), layer(x).mean(dim=1))
+
+
+def _same_bag(layer: Layer, x: torch.Tensor, order: torch.Tensor) -> bool:
+    return _close(layer(x[:, order]).sort(dim=1).values, layer(x).sort(dim=1).values)
 
 
 def _over_the_batch(layer: Layer, x: torch.Tensor, order: torch.Tensor) -> bool:
@@ -646,7 +661,15 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
             "self-attention does not have it: its outputs move along with their words. Equivariant means that the "
             "output of the shuffled input is the *shuffled* output, so one side of your comparison has to be "
             "shuffled too.",
-            also=(_test(_invariant, _one), _test(_invariant_mean), _test(_invariant_mean, _one)),
+            also=(_test(_invariant, _one),),
+        ),
+        Misconception(
+            "outputs compared as a bag",
+            _test(_invariant_mean),
+            "You compare the outputs after forgetting their order: their mean, their sum, or all of them sorted. "
+            "Every equivariant layer passes that. So does a layer whose outputs do not move with their words at all. "
+            "The output of each word has to be found again where the word has gone.",
+            also=(_test(_invariant_mean, _one), _test(_same_bag), _test(_same_bag, _one)),
         ),
         Misconception(
             "may draw the identity",
@@ -718,7 +741,7 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
         ),
         Misconception(
             "a tensor instead of a bool",
-            lambda *args: torch.tensor(is_permutation_equivariant(*args)),
+            lambda *args: torch.tensor(_test(_equivariant)(*args)),
             "Your verdict is right, and it is a tensor that holds a truth value. It prints almost like a bool, but "
             "`is True` does not hold for it and it does not count as one in a table. Make it a Python bool.",
         ),

@@ -1,6 +1,6 @@
 """The course's data: number words made offline, and a real translation corpus that is downloaded once."""
 
-from course_utils.corpora.multi30k import CorpusMissing, Multi30k, multi30k
+from course_utils.corpora.captions import CorpusMissing, Multi30k, multi30k
 from course_utils.corpora.numbers import (
     LARGEST_DIGITS,
     NumberTask,

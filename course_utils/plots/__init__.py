@@ -11,6 +11,7 @@ from course_utils.plots.maps import attention_map, draw_bars, draw_map, weight_b
 from course_utils.plots.measurements import draw_lines, measured_lines
 from course_utils.plots.positions import distance_panels, draw_hand, draw_position_map, hands_picture, position_map
 from course_utils.plots.style import COLOURS, FAINT, INK, MARKERS, korean_font, new_figure, use_style
+from course_utils.plots.transformer import layer_maps, transformer_picture
 
 __all__ = [
     "COLOURS",
@@ -29,6 +30,7 @@ __all__ = [
     "hands_picture",
     "head_maps",
     "korean_font",
+    "layer_maps",
     "look_up_picture",
     "loss_curves",
     "measured_lines",
@@ -39,6 +41,7 @@ __all__ = [
     "reach_picture",
     "seq2seq_picture",
     "split_picture",
+    "transformer_picture",
     "use_style",
     "weight_bars",
 ]

@@ -8,6 +8,7 @@ from course_utils.widgets.heads import decode_with_heads, head_explorer
 from course_utils.widgets.positions import positions_explorer
 from course_utils.widgets.scale import scale_explorer
 from course_utils.widgets.softmax import softmax_explorer
+from course_utils.widgets.transformer import layers_explorer
 from course_utils.widgets.translation import DecodingSteps, decoding_explorer, translation_explorer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "decode_with_heads",
     "decoding_explorer",
     "head_explorer",
+    "layers_explorer",
     "png",
     "positions_explorer",
     "scale_explorer",
