@@ -62,6 +62,15 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Corpus:
+    """Each split as (source sentences, target sentences), line by line translations of each other."""
+
+    train: tuple[list[str], list[str]]
+    val: tuple[list[str], list[str]]
+    test: tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
 class Batch:
     """``source`` (B, S) and ``target`` (B, T) ids; the target runs from ``<bos>`` to ``<eos>``, then padding."""
 

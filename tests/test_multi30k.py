@@ -13,6 +13,7 @@ import torch
 
 from course_utils import corpora, translation
 from course_utils.corpora import captions as corpus
+from course_utils.text import Corpus
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
 needs_the_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real Multi30k files are not beside the project")
@@ -172,7 +173,7 @@ def test_frequent_words_are_whole_and_rare_ones_in_pieces() -> None:
 TINY = translation.Settings(
     d_model=32, h=2, d_ff=64, N=1, dropout=0.0, subwords=90, budget=200, steps=150, rate=5e-3, warmup=20
 )
-CORPUS = corpora.Multi30k((ENGLISH, GERMAN), (ENGLISH[:3], GERMAN[:3]), (ENGLISH[:3], GERMAN[:3]))
+CORPUS = Corpus((ENGLISH, GERMAN), (ENGLISH[:3], GERMAN[:3]), (ENGLISH[:3], GERMAN[:3]))
 
 
 def test_from_sentences_to_bleu_and_back_from_the_file(tmp_path: Path) -> None:

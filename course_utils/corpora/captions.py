@@ -13,10 +13,11 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm.auto import tqdm
+
+from course_utils.text import Corpus
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
@@ -38,16 +39,7 @@ class CorpusMissing(RuntimeError):
         return [f"CorpusMissing: {self}"]
 
 
-@dataclass(frozen=True)
-class Multi30k:
-    """Each split as (English sentences, German sentences), line by line translations of each other."""
-
-    train: tuple[list[str], list[str]]
-    val: tuple[list[str], list[str]]
-    test: tuple[list[str], list[str]]  # test_2016_flickr
-
-
-def multi30k() -> Multi30k:
+def multi30k() -> Corpus:
     """The corpus: from the folder that COURSE_DATA names, else from the cache, else downloaded (1.3 MB).
 
     Raises:
@@ -55,7 +47,7 @@ def multi30k() -> Multi30k:
     """
     folder = _mirror() or _download_all(_cache())
     splits = ("train", "val", "test_2016_flickr")
-    return Multi30k(*((_lines(folder / f"{split}.en.gz"), _lines(folder / f"{split}.de.gz")) for split in splits))
+    return Corpus(*((_lines(folder / f"{split}.en.gz"), _lines(folder / f"{split}.de.gz")) for split in splits))
 
 
 def _mirror() -> Path | None:

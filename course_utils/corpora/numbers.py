@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from num2words import num2words
 
-from course_utils.text import Pair, Vocabulary
+from course_utils.text import Corpus, Pair, Vocabulary
 
 LARGEST_DIGITS = 12
 
@@ -78,6 +78,16 @@ def number_task(train: int = 20_000, test: int = 1_000, digits: int = 9, seed: i
         english=Vocabulary.from_sentences(p.source for p in pairs),
         korean=Vocabulary.from_sentences(p.target for p in pairs),
     )
+
+
+def number_sentences(train: int = 20_000, val: int = 200, test: int = 500, digits: int = 9, seed: int = 0) -> Corpus:
+    """``number_task`` as whole sentences, "three hundred five" and "삼백오", split as a translation corpus is."""
+    task = number_task(train, val + test, digits, seed)
+
+    def lines(pairs: list[Pair]) -> tuple[list[str], list[str]]:
+        return [" ".join(p.source) for p in pairs], ["".join(p.target) for p in pairs]
+
+    return Corpus(lines(task.train), lines(task.test[:val]), lines(task.test[val:]))
 
 
 def _draw(rng: random.Random, digits: int) -> int:

@@ -3,7 +3,16 @@
 Importing this package sets the course's style for every figure made from then on.
 """
 
+from course_utils.plots.beam import hypothesis_bars
 from course_utils.plots.curves import accuracy_by_length, loss_curves
+from course_utils.plots.depth import (
+    averaged_numbers_picture,
+    draw_layer_lines,
+    layer_lines,
+    loss_panels,
+    norm_paths_picture,
+    residual_picture,
+)
 from course_utils.plots.drawings import draw_table, seq2seq_picture
 from course_utils.plots.heads import head_maps, multi_head_picture, reach_picture, split_picture
 from course_utils.plots.look_up import look_up_picture, paths_picture
@@ -20,25 +29,32 @@ __all__ = [
     "MARKERS",
     "accuracy_by_length",
     "attention_map",
+    "averaged_numbers_picture",
     "distance_panels",
     "draw_bars",
     "draw_hand",
+    "draw_layer_lines",
     "draw_lines",
     "draw_map",
     "draw_position_map",
     "draw_table",
     "hands_picture",
     "head_maps",
+    "hypothesis_bars",
     "korean_font",
+    "layer_lines",
     "layer_maps",
     "look_up_picture",
     "loss_curves",
+    "loss_panels",
     "measured_lines",
     "multi_head_picture",
     "new_figure",
+    "norm_paths_picture",
     "paths_picture",
     "position_map",
     "reach_picture",
+    "residual_picture",
     "seq2seq_picture",
     "split_picture",
     "transformer_picture",

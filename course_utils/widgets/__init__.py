@@ -3,6 +3,8 @@
 They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static page, a preview), a picture stands.
 """
 
+from course_utils.widgets.beam import beam_explorer
+from course_utils.widgets.depth import depth_explorer
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
 from course_utils.widgets.heads import decode_with_heads, head_explorer
 from course_utils.widgets.positions import positions_explorer
@@ -15,8 +17,10 @@ __all__ = [
     "WIDGET_VIEW",
     "DecodingSteps",
     "Explorer",
+    "beam_explorer",
     "decode_with_heads",
     "decoding_explorer",
+    "depth_explorer",
     "head_explorer",
     "layers_explorer",
     "png",
