@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_utils.models import attention, masks, multi_head, rnn, transformer
+from course_utils.models import attention, depth, masks, multi_head, normalization, rnn, transformer
 from course_utils.text import PAD
 
 try:
@@ -141,12 +141,24 @@ def transformer_lesson(cells: dict[str, Any]) -> None:
     same_model(cells["Transformer"](9, 8, 16, 4, 12, 2), whole, source, target)
 
 
+def add_and_norm_lesson(cells: dict[str, Any]) -> None:
+    x, norm = torch.randn(3, 64), normalization.LayerNorm(64).double()
+    for residual, kind in [(False, "none"), (True, "none"), (False, "post"), (True, "post"), (True, "pre")]:
+        same_model(cells["Stack"](3, residual, kind), depth.Stack(3, residual, kind), x)
+    torch.nn.init.normal_(norm.gamma)
+    torch.nn.init.normal_(norm.beta)
+    token, gamma, beta = torch.randn(64).double().numpy(), norm.gamma.detach().numpy(), norm.beta.detach().numpy()
+    expected = norm(torch.from_numpy(token)).detach()
+    np.testing.assert_allclose(cells["layer_norm_one"](token, gamma, beta), expected, atol=1e-12)
+
+
 COMPARED: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "01_seq2seq": (seq2seq_lesson, {"Encoder", "Decoder", "Seq2Seq", "gru_step"}),
     "02_bahdanau_attention": (bahdanau_lesson, {"score_one", "attend_one"}),
     "03_self_attention": (self_attention_lesson, {"SelfAttention"}),
     "04_multi_head": (multi_head_lesson, {"multi_head_one"}),
     "08_transformer": (transformer_lesson, {"EncoderLayer", "DecoderLayer", "Transformer"}),
+    "06_add_and_norm": (add_and_norm_lesson, {"Stack", "layer_norm_one"}),
     "07_positional_encoding": (positions_lesson, {"RelativeAttention"}),
 }
 # Helpers of one lesson's experiment, which the package does not have.
@@ -175,6 +187,11 @@ LOCAL = {
     "strings",
     "trained_on_short",
     "right_tokens",
+    "gradient_at_input",
+    "mean_cosine",
+    "DeepLookUp",
+    "Around",
+    "exchange",
     "look",
     "Nothing",
     "WithoutResidual",

@@ -345,8 +345,8 @@ ENCODER_LAYER = Exercise(
         ),
         _mistake(
             "GELU",
-            "You bend with GELU where the paper has ReLU. BERT and GPT use GELU, and the two hardly differ in what they "
-            "can learn. The weights here were made for max(0, x).",
+            "You bend with GELU where the paper has ReLU. BERT and GPT use GELU, so it may well be what you have seen. "
+            "The feed-forward layer of 2017 is max(0, x) between its two maps.",
             _encoder_like(feed=_feed_gelu),
         ),
         _mistake(

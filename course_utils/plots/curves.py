@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from course_utils.plots.style import FAINT, MARKERS, new_figure
 
@@ -18,8 +18,9 @@ def loss_curves(losses: Mapping[str, Sequence[float]], smooth: int = 20) -> Figu
         window = min(smooth, max(1, len(values)))
         ax.plot(np.convolve(values, np.ones(window) / window, mode="valid"), label=name)
     ax.set(xlabel="training step", ylabel="loss per token (nats)", yscale="log")
-    ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers: the Korean font has no minus sign for 10^-1
-    ax.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
+    ax.yaxis.set_minor_formatter(NullFormatter())
     if len(losses) > 1:
         ax.legend(frameon=False)
     return figure

@@ -61,6 +61,14 @@ def norm_paths_picture() -> Figure:
     return figure
 
 
+def _with_room(figure: Figure) -> Figure:
+    """More room at the edges: the Korean font's letters reach below the box that the layout reserves for them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(h_pad=0.1)
+    return figure
+
+
 def _branch(ax: Axes, start: float, end: float, text: str, norm: bool = False) -> None:
     """From the path up, through a sublayer, and down to the sum at ``end``."""
     y, first = 1.2, start + 0.35
@@ -108,7 +116,7 @@ def averaged_numbers_picture(sentences: int = 2, tokens: int = 4, width: int = 5
         ("✗  over the tokens\nof one sentence", lambda b, t, d: (d + 3 * b) % len(_TINTS)),
         ("✗  over the batch and\nall tokens: batch norm", lambda b, t, d: d % len(_TINTS)),
     )
-    figure, axes = new_figure(9.5, 0.36 * sentences * (tokens + 1) + 1.6, columns=3)
+    figure, axes = new_figure(9.5, 0.36 * sentences * (tokens + 1) + 1.15, columns=3)
     for k, (ax, (title, colour)) in enumerate(zip(axes, groups, strict=True)):
         ax.set_axis_off()
         ax.set(title=title, xlim=(-2.6, width + 0.3), ylim=(sentences * (tokens + 0.9), -0.9), aspect="equal")
@@ -122,7 +130,7 @@ def averaged_numbers_picture(sentences: int = 2, tokens: int = 4, width: int = 5
         for b in range(sentences):
             middle = b * (tokens + 0.7) + tokens / 2
             ax.text(-2.35, middle, f"sentence {b + 1}", rotation=90, ha="center", va="center", color=FAINT, fontsize=10)
-    return figure
+    return _with_room(figure)
 
 
 _TINTS = ("#8fc1e3", "#f0ab84", "#8fd3ba", "#e3b3cd", "#f2cd80", "#b9dff5", "#c9b8e8", "#c7cdd4")
@@ -134,7 +142,7 @@ def layer_lines(
     """One value a layer, 0 to depth, on a logarithmic axis; a zero (too small for the number format) ends its line."""
     figure, (ax,) = new_figure(7.5, height)
     draw_layer_lines(ax, lines, ylabel, xlabel)
-    return figure
+    return _with_room(figure)
 
 
 def loss_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], smooth: int = 20) -> Figure:
@@ -142,7 +150,7 @@ def loss_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], smooth: int
 
     Panels name the same models; they share a legend.
     """
-    figure, axes = new_figure(10, 3.4, columns=len(panels))
+    figure, axes = new_figure(10, 3.6, columns=len(panels))
     for ax, (title, losses) in zip(axes, panels.items(), strict=True):
         for values, style in zip(losses.values(), itertools.cycle(_STYLES)):
             ax.plot(np.convolve(values, np.ones(smooth) / smooth, mode="valid"), linestyle=style)
@@ -155,7 +163,7 @@ def loss_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], smooth: int
         ax.set_ylim(low, high)
     names = list(next(iter(panels.values())))
     figure.legend(axes[0].lines, names, loc="outside lower center", ncols=len(names), frameon=False)
-    return figure
+    return _with_room(figure)
 
 
 def draw_layer_lines(

@@ -15,7 +15,8 @@ def depth_explorer(deepest: int = 64) -> Explorer:
 
     def draw(residual: bool, norm: str, depth: int) -> Figure:
         spread, gradient = depth_profile(depth, residual, norm)
-        figure, (left, right) = plots.new_figure(10, 3.3, columns=2)
+        figure, (left, right) = plots.new_figure(10, 3.5, columns=2)
+        figure.get_layout_engine().set(h_pad=0.1)
         plots.draw_layer_lines(left, {"gradient": gradient}, "gradient norm at layer l")
         plots.draw_layer_lines(right, {"spread": spread}, "standard deviation of h at layer l")
         left.set_title(f"gradient: 1 at the output, {gradient[0]:.2g} at the input")
