@@ -3,10 +3,10 @@
     python benchmarks/training_step.py            # one step, equal batches
     python benchmarks/training_step.py --corpus   # and whole tokens a second on Multi30k
 
-One process, one thread, processor time, medians of paired ratios, and the measured matmul peak of the machine. The first
-comparison feeds both the same random batch. The second compares ways of training: this course's loop (batches of like
-length by tokens, one table for all embeddings, fused Adam) against the usual tutorial (random batches of a fixed number
-of sentences, separate tables, Adam as it comes).
+One process, one thread, processor time, medians of paired ratios, and the measured matmul peak of the machine. First
+both get the same random batch. The second part compares ways of training: this course's loop (batches of like length by
+tokens, one table for all embeddings, fused Adam) against the usual tutorial (random batches of a fixed number of
+sentences, separate tables, Adam as it comes).
 """
 
 from __future__ import annotations
