@@ -61,7 +61,7 @@ def _split_mistake(
 
 def _asserts(x: torch.Tensor, h: int) -> torch.Tensor:
     assert x.shape[-1] % h == 0
-    return split_heads(x, h)
+    return x.reshape(*x.shape[:2], h, -1).transpose(1, 2)
 
 
 def _slices(x: torch.Tensor, h: int, d_k: int) -> torch.Tensor:
