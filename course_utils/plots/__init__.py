@@ -17,6 +17,7 @@ from course_utils.plots.drawings import draw_table, seq2seq_picture
 from course_utils.plots.heads import head_maps, multi_head_picture, reach_picture, split_picture
 from course_utils.plots.look_up import look_up_picture, paths_picture
 from course_utils.plots.maps import attention_map, draw_bars, draw_map, weight_bars
+from course_utils.plots.masks import draw_mask, influence_maps, mask_panels, masked_weights
 from course_utils.plots.measurements import draw_lines, measured_lines
 from course_utils.plots.positions import distance_panels, draw_hand, draw_position_map, hands_picture, position_map
 from course_utils.plots.style import COLOURS, FAINT, INK, MARKERS, korean_font, new_figure, use_style
@@ -36,17 +37,21 @@ __all__ = [
     "draw_layer_lines",
     "draw_lines",
     "draw_map",
+    "draw_mask",
     "draw_position_map",
     "draw_table",
     "hands_picture",
     "head_maps",
     "hypothesis_bars",
+    "influence_maps",
     "korean_font",
     "layer_lines",
     "layer_maps",
     "look_up_picture",
     "loss_curves",
     "loss_panels",
+    "mask_panels",
+    "masked_weights",
     "measured_lines",
     "multi_head_picture",
     "new_figure",

@@ -18,7 +18,8 @@ def loss_curves(losses: Mapping[str, Sequence[float]], smooth: int = 20) -> Figu
         window = min(smooth, max(1, len(values)))
         ax.plot(np.convolve(values, np.ones(window) / window, mode="valid"), label=name)
     ax.set(xlabel="training step", ylabel="loss per token (nats)", yscale="log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
     ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
     ax.yaxis.set_minor_formatter(NullFormatter())
     if len(losses) > 1:

@@ -7,6 +7,7 @@ from course_utils.widgets.beam import beam_explorer
 from course_utils.widgets.depth import depth_explorer
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
 from course_utils.widgets.heads import decode_with_heads, head_explorer
+from course_utils.widgets.masks import mask_explorer
 from course_utils.widgets.positions import positions_explorer
 from course_utils.widgets.scale import scale_explorer
 from course_utils.widgets.softmax import softmax_explorer
@@ -23,6 +24,7 @@ __all__ = [
     "depth_explorer",
     "head_explorer",
     "layers_explorer",
+    "mask_explorer",
     "png",
     "positions_explorer",
     "scale_explorer",
