@@ -195,11 +195,6 @@ def test_what_is_said_is_said_once_and_to_its_end(exercise: Exercise) -> None:
     assert set(PROMISED[exercise.id]) <= set(names), "a promised mistake is not recognised any more"
 
 
-def test_no_two_exercises_share_a_message() -> None:
-    said = [m.message for e in EVERY for m in e.misconceptions if m is not NO_GRADIENT]
-    assert len(set(said)) == len(said)
-
-
 @each
 def test_the_same_seed_gives_the_same_cases(exercise: Exercise) -> None:
     one, two = (str(exercise.draw_cases(7)) for _ in range(2))

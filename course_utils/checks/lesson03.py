@@ -116,7 +116,7 @@ PROJECT_QKV = Exercise(
         ),
         Misconception(
             "one array instead of three",
-            lambda *args: np.stack(project_qkv(*args)),
+            lambda *args: np.stack(_projections("qkv")(*args)),
             "The numbers are right, in one array of shape (3, T, d). Three results are asked for, so that a caller can "
             "write `Q, K, V = ...` and keep them apart even when the values are of another width.",
         ),
@@ -319,7 +319,7 @@ ATTENTION = Exercise(
         ),
         Misconception(
             "output and weights exchanged",
-            lambda Q, K, V: attention(Q, K, V)[::-1],
+            lambda Q, K, V: _attention_like()(Q, K, V)[::-1],
             "Both results are right, and they have changed places. The task asks for the output first, then the "
             "weights: whoever calls your function unpacks them in this order.",
         ),
@@ -372,12 +372,12 @@ def _self_like(
 
 
 def _all_sentences_as_one(X: torch.Tensor, *matrices: torch.Tensor) -> torch.Tensor:
-    output = self_attention(X.reshape(1, -1, X.shape[-1]), *matrices)
+    output = _self_like()(X.reshape(1, -1, X.shape[-1]), *matrices)
     return output.reshape(*X.shape[:2], -1)
 
 
 def _across_sentences(X: torch.Tensor, *matrices: torch.Tensor) -> torch.Tensor:
-    return self_attention(X.transpose(0, 1), *matrices).transpose(0, 1)
+    return _self_like()(X.transpose(0, 1), *matrices).transpose(0, 1)
 
 
 SELF_ATTENTION = Exercise(
@@ -569,11 +569,11 @@ def _one_query(query_first: bool) -> Callable[..., float]:
 
 
 def _ignores_the_generator(d_k: int, n: int, generator: torch.Generator) -> float:
-    return score_std(d_k, n, torch.Generator().manual_seed(int(torch.randint(2**31, ()))))
+    return _std_like(_dot)(d_k, n, torch.Generator().manual_seed(int(torch.randint(2**31, ()))))
 
 
 def _ignores_n(d_k: int, n: int, generator: torch.Generator) -> float:
-    return score_std(d_k, MANY, generator)
+    return _std_like(_dot)(d_k, MANY, generator)
 
 
 SCORE_STD = Exercise(
