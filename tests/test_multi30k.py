@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import hashlib
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,3 +202,27 @@ def test_bleu_is_sacrebleus() -> None:
     said, right = ["Ein Hund rennt schnell."], ["Ein Hund rennt."]
     assert translation.bleu(said, right).cased == pytest.approx(sacrebleu.corpus_bleu(said, [right]).score)
     assert translation.bleu(["ein hund rennt weit weg."], ["Ein Hund rennt weit weg."]).lowercased == pytest.approx(100)
+
+
+# --- the checkpoint that comes with the course -----------------------------------------------------------------------
+
+
+def test_the_shipped_translator_is_small_and_translates() -> None:
+    assert translation.SHIPPED.stat().st_size < 12e6
+    shipped = translation.Translator.load()
+    assert shipped.translate(["Two dogs run through the snow."]) == ["Zwei Hunde laufen durch den Schnee."]
+    log = [json.loads(line) for line in (translation.SHIPPED.parent / "log.jsonl").read_text().splitlines()]
+    result = json.loads((translation.SHIPPED.parent / "result.json").read_text())
+    assert translation.Settings(**result["settings"]) == shipped.settings
+    assert log[-1]["step"] == shipped.settings.steps
+
+
+@needs_the_files
+@pytest.mark.slow
+def test_the_shipped_translator_has_the_bleu_it_is_said_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(corpus.MIRROR, str(SHARED))
+    english, german = corpora.multi30k().test
+    result = json.loads((translation.SHIPPED.parent / "result.json").read_text())["test_2016_flickr"]
+    score = translation.bleu(translation.Translator.load().translate(english), german)
+    assert score.cased == pytest.approx(result["cased"], abs=0.3)
+    assert score.cased > 35

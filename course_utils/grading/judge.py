@@ -9,7 +9,7 @@ from typing import Any
 
 from course_utils.checks import Case, Draw, Exercise, Misconception
 from course_utils.grading.compare import first_difference
-from course_utils.grading.run import Outcome, run_answer
+from course_utils.grading.run import Outcome, one_thread, run_answer
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Verdict:
     misconception: str | None = None
 
 
+@one_thread()
 def judge(exercise: Exercise, seed: int, outcomes: list[Outcome]) -> Verdict:
     """The verdict on ``outcomes``, which came from the cases that ``seed`` draws."""
     if any(outcome.not_attempted for outcome in outcomes):

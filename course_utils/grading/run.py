@@ -45,7 +45,7 @@ class Outcome:
 def run_answer(exercise: Exercise, answer: Callable[..., Any], cases: list[Case]) -> list[Outcome]:
     """The outcome of ``answer`` on each case; stops early when the answer is not written yet."""
     outcomes = []
-    with _one_thread():
+    with one_thread():
         for case in cases:
             outcomes.append(_run_case(exercise, answer, case))
             if outcomes[-1].not_attempted:
@@ -54,7 +54,7 @@ def run_answer(exercise: Exercise, answer: Callable[..., Any], cases: list[Case]
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """The cases are small: on a busy machine, waiting for a second thread takes many times as long as the work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
