@@ -4,11 +4,14 @@ from course_utils.corpora.captions import CorpusMissing, multi30k
 from course_utils.corpora.numbers import (
     LARGEST_DIGITS,
     NumberTask,
+    TwoTasks,
     english_words,
+    german_parts,
     korean_syllables,
     number_pair,
     number_sentences,
     number_task,
+    two_tasks,
 )
 from course_utils.corpora.subwords import Subwords
 
@@ -17,10 +20,13 @@ __all__ = [
     "CorpusMissing",
     "NumberTask",
     "Subwords",
+    "TwoTasks",
     "english_words",
+    "german_parts",
     "korean_syllables",
     "multi30k",
     "number_pair",
     "number_sentences",
     "number_task",
+    "two_tasks",
 ]

@@ -7,6 +7,8 @@ come from rules (the num2words library), not from people: good for seeing what a
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,6 +28,19 @@ def english_words(number: int) -> tuple[str, ...]:
 def korean_syllables(number: int) -> tuple[str, ...]:
     """123 -> ("백", "이", "십", "삼"): one token a syllable, without spaces."""
     return tuple(num2words(number, lang="ko").replace(" ", ""))
+
+
+GERMAN = re.compile(
+    "tausend|hundert|zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig|sechzehn|siebzehn|zehn|elf|zwölf|"
+    "eins|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun|null|und"
+)
+
+
+def german_parts(number: int) -> tuple[str, ...]:
+    """345 -> ("drei", "hundert", "fünf", "und", "vierzig"): dreihundertfünfundvierzig, cut where its words meet."""
+    if not 0 <= number < 1_000_000:
+        raise ValueError(f"German parts are known from 0 to 999,999; {number} is outside.")
+    return tuple(GERMAN.findall(num2words(number, lang="de")))
 
 
 @lru_cache(maxsize=200_000)
@@ -77,6 +92,39 @@ def number_task(train: int = 20_000, test: int = 1_000, digits: int = 9, seed: i
         test=[number_pair(n) for n in held_out],
         english=Vocabulary.from_sentences(p.source for p in pairs),
         korean=Vocabulary.from_sentences(p.target for p in pairs),
+    )
+
+
+@dataclass(frozen=True)
+class TwoTasks:
+    """The same numbers into Korean and into German. The target vocabulary is one for both."""
+
+    korean: tuple[list[Pair], list[Pair]]  # train, test
+    german: tuple[list[Pair], list[Pair]]
+    english: Vocabulary
+    target: Vocabulary
+
+
+def two_tasks(tagged: bool = True, largest: int = 999, test: int = 150, seed: int = 0) -> TwoTasks:
+    """All numbers up to ``largest``, of which ``test`` are kept for testing, the same ones in both languages.
+
+    Args:
+        tagged: the first source token names the language asked for; without it, nothing in the input does.
+    """
+    numbers = list(range(largest + 1))
+    random.Random(seed).shuffle(numbers)
+
+    def pairs(tag: str, say: Callable[[int], tuple[str, ...]]) -> tuple[list[Pair], list[Pair]]:
+        all_pairs = [Pair(((tag,) if tagged else ()) + english_words(n), say(n)) for n in numbers]
+        return all_pairs[test:], all_pairs[:test]
+
+    korean, german = pairs("<korean>", korean_syllables), pairs("<german>", german_parts)
+    both = [*korean[0], *german[0]]
+    return TwoTasks(
+        korean,
+        german,
+        Vocabulary.from_sentences(p.source for p in both),
+        Vocabulary.from_sentences(p.target for p in both),
     )
 
 

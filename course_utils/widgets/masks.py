@@ -13,6 +13,7 @@ from course_utils import plots
 from course_utils.models.masks import causal_mask, masked_softmax
 from course_utils.widgets.explorer import Explorer
 
+OWN = "my own"  # what the menu says once a cell has been clicked
 PRESETS = ("everything", "causal", "padding", "causal and padding", "nothing")
 
 
@@ -46,7 +47,7 @@ class MaskExplorer(Explorer):
             for j, column in enumerate(tokens)
         }
         super().__init__(self._draw_cells, cells)
-        self.menu = ipw.Dropdown(options=PRESETS, value="causal and padding", description="preset")
+        self.menu = ipw.Dropdown(options=(*PRESETS, OWN), value="causal and padding", description="preset")
         self.menu.observe(lambda _change: self.set_preset(self.menu.value), names="value")
         grid = ipw.GridBox(
             list(cells.values()), layout=ipw.Layout(grid_template_columns=f"repeat({len(tokens)}, 2.8em)")
@@ -55,17 +56,20 @@ class MaskExplorer(Explorer):
         self.set_preset(self.menu.value)
 
     def set_preset(self, name: str) -> None:
-        """Set all cells at once and draw once."""
+        """Set all cells at once and draw once; ``OWN`` leaves them as they are."""
+        if name == OWN:
+            return
         self._quiet = True
         for button, seen in zip(self.controls.values(), preset(name, self.real).flat, strict=True):
             button.value = bool(seen)
         self._quiet = False
-        self.redraw()
+        super().redraw()
 
     def redraw(self) -> None:
         for button in self.controls.values():
             button.description = "✓" if button.value else "×"
         if not self._quiet:
+            self.menu.value = OWN
             super().redraw()
 
     def _draw_cells(self, **cells: bool) -> Figure:
