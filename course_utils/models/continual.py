@@ -12,23 +12,24 @@ import torch
 from torch import nn
 
 
-def momentum(gradients: Sequence[torch.Tensor], beta: float) -> list[torch.Tensor]:
-    """m_t = beta m_{t-1} + g_t from m_0 = 0: the m of every step."""
+def momentum(gradients: torch.Tensor, beta: float) -> torch.Tensor:
+    """m_t = beta m_{t-1} + (1 - beta) g_t from m_0 = 0; gradients (T, ...) -> all m_t (T, ...)."""
     memory, history = torch.zeros_like(gradients[0]), []
     for gradient in gradients:
-        memory = beta * memory + gradient
+        memory = beta * memory + (1 - beta) * gradient
         history.append(memory)
-    return history
+    return torch.stack(history)
 
 
-def momentum_by_descent(memory: torch.Tensor, gradient: torch.Tensor, beta: float, rate: float) -> torch.Tensor:
-    """One step of gradient descent on what momentum minimises: an associative memory that stores gradients.
+def momentum_by_descent(memory: torch.Tensor, gradient: torch.Tensor, beta: float) -> torch.Tensor:
+    """One step of gradient descent, of size 1 - beta, on L(m) = -<m, g> + |m|^2 / 2.
 
-    L(m) = -<m, g> + (1 - beta) / (2 rate) |m|^2. A step of size ``rate`` gives beta m + rate g: momentum is an
-    optimiser inside the optimiser, a level of its own with its own memory.
+    The first term asks m to agree with the gradient, the second keeps it small. The step gives
+    m - (1 - beta)(m - g) = beta m + (1 - beta) g: momentum is itself an optimiser, one level further in, and what it
+    trains is a memory of gradients.
     """
-    slope = -gradient + (1 - beta) / rate * memory
-    return memory - rate * slope
+    slope = memory - gradient
+    return memory - (1 - beta) * slope
 
 
 class DeepMomentum(nn.Module):
@@ -55,8 +56,8 @@ class DeepMomentum(nn.Module):
 
 
 def due_levels(step: int, periods: Sequence[int]) -> list[int]:
-    """The levels that update after ``step`` = 1, 2, ... steps: level l is due whenever its period divides the step."""
-    return [level for level, period in enumerate(periods) if step % period == 0]
+    """The levels that update at ``step`` = 0, 1, ...: a level is due when it has gathered ``period`` gradients."""
+    return [level for level, period in enumerate(periods) if (step + 1) % period == 0]
 
 
 class ContinuumOptimiser:
@@ -74,12 +75,13 @@ class ContinuumOptimiser:
 
     def zero_grad(self) -> None:
         """Forget the gradients of the levels that have just used theirs; the others go on adding up."""
-        for level in due_levels(self.steps, self.periods):
+        for level in due_levels(self.steps - 1, self.periods):
             self.optimisers[level].zero_grad()
 
     def step(self) -> None:
+        due = due_levels(self.steps, self.periods)
         self.steps += 1
-        for level in due_levels(self.steps, self.periods):
+        for level in due:
             for parameter in self.levels[level]:
                 if parameter.grad is not None:
                     parameter.grad /= self.periods[level]

@@ -4,6 +4,7 @@ Importing this package sets the course's style for every figure made from then o
 """
 
 from course_utils.plots.beam import hypothesis_bars
+from course_utils.plots.continual import memory_weights, trade_off, two_tasks_over_time, update_times
 from course_utils.plots.curves import accuracy_by_length, loss_curves
 from course_utils.plots.depth import (
     averaged_numbers_picture,
@@ -53,6 +54,7 @@ __all__ = [
     "mask_panels",
     "masked_weights",
     "measured_lines",
+    "memory_weights",
     "multi_head_picture",
     "new_figure",
     "norm_paths_picture",
@@ -62,7 +64,10 @@ __all__ = [
     "residual_picture",
     "seq2seq_picture",
     "split_picture",
+    "trade_off",
     "transformer_picture",
+    "two_tasks_over_time",
+    "update_times",
     "use_style",
     "weight_bars",
 ]

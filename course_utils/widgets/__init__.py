@@ -4,6 +4,7 @@ They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static 
 """
 
 from course_utils.widgets.beam import beam_explorer
+from course_utils.widgets.continual import frequency_explorer, memory_explorer
 from course_utils.widgets.depth import depth_explorer
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
 from course_utils.widgets.heads import decode_with_heads, head_explorer
@@ -22,9 +23,11 @@ __all__ = [
     "decode_with_heads",
     "decoding_explorer",
     "depth_explorer",
+    "frequency_explorer",
     "head_explorer",
     "layers_explorer",
     "mask_explorer",
+    "memory_explorer",
     "png",
     "positions_explorer",
     "scale_explorer",
