@@ -100,6 +100,8 @@ class Project:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             start_new_session=True,
+            # A program started in the background may ignore Ctrl-C, and hands that on; here it is to be heard.
+            preexec_fn=None if os.name == "nt" else lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
