@@ -21,16 +21,20 @@ def attention_map(alpha: np.ndarray, rows: Sequence[str], columns: Sequence[str]
 
 def draw_map(ax: Axes, alpha: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> None:
     """The map of ``attention_map`` on the axes given."""
-    ax.grid(False)
     image = ax.imshow(np.asarray(alpha, dtype=float), cmap=MAP, vmin=0, vmax=1, aspect="auto")
+    label_cells(ax, rows, columns)
+    ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
+
+
+def label_cells(ax: Axes, rows: Sequence[str], columns: Sequence[str], line: str = "#e5e7eb") -> None:
+    """Names for the rows and columns of a picture of cells, and lines between the cells."""
+    ax.grid(False)
     ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(len(rows)), rows)
-    ax.tick_params(length=0)
     ax.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="#e5e7eb", linewidth=0.8)
-    ax.tick_params(which="minor", length=0)
-    ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
+    ax.grid(which="minor", color=line, linewidth=1)
+    ax.tick_params(which="both", length=0)
 
 
 def weight_bars(weights: np.ndarray, labels: Sequence[str], title: str = "", colour: str = COLOURS[0]) -> Figure:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
+from course_utils.plots.maps import label_cells
 from course_utils.plots.style import FAINT, INK, MAP, new_figure
 
 OPEN = ListedColormap(["#f3f4f6", "#9cc9e6"])  # hidden, open; a cross and a tick say it too
@@ -31,18 +32,7 @@ def draw_mask(ax: Axes, mask: np.ndarray, rows: Sequence[str], columns: Sequence
     for (i, j), seen in np.ndenumerate(mask):
         mark, colour = ("✓", INK) if seen else ("×", FAINT)
         ax.text(j, i, mark, ha="center", va="center", color=colour, fontfamily="DejaVu Sans")
-    _label(ax, rows, columns)
-
-
-def _label(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
-    ax.grid(False)
-    ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(len(rows)), rows)
-    ax.tick_params(length=0)
-    ax.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="white", linewidth=1.5)
-    ax.tick_params(which="minor", length=0)
+    label_cells(ax, rows, columns, "white")
 
 
 def influence_maps(panels: Mapping[str, np.ndarray], labels: Sequence[str]) -> Figure:
@@ -51,7 +41,7 @@ def influence_maps(panels: Mapping[str, np.ndarray], labels: Sequence[str]) -> F
     for ax, (title, strength) in zip(axes, panels.items(), strict=True):
         strength = np.asarray(strength, dtype=float)
         image = ax.imshow(strength / strength.max(), cmap=MAP, vmin=0, vmax=1, aspect="auto")
-        _label(ax, labels, labels)
+        label_cells(ax, labels, labels)
         ax.set_title(title, fontsize=11)
         ax.set_xlabel("input")
     axes[0].set_ylabel("output")
@@ -65,7 +55,7 @@ def masked_weights(mask: np.ndarray, weights: np.ndarray, rows: Sequence[str], c
     draw_mask(axes[0], mask, rows, columns)
     axes[0].set(title="mask", ylabel="who asks")
     axes[1].imshow(np.asarray(weights, dtype=float), cmap=MAP, vmin=0, vmax=1, aspect="auto")
-    _label(axes[1], rows, columns)
+    label_cells(axes[1], rows, columns)
     for (i, j), weight in np.ndenumerate(np.asarray(weights, dtype=float)):
         colour = "white" if weight > 0.55 else INK
         axes[1].text(j, i, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=9)
