@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,7 @@ def _steps(extra: Sequence[str]) -> list[tuple[str, list[str]]]:
 def _call(command: list[str], folder: Path, env: dict[str, str] | None = None) -> int:
     """The exit code of a program that has the terminal to itself; Ctrl-C goes to it, and it ends as it likes."""
     with subprocess.Popen(command, cwd=folder, env=env) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # or the program would live on without us
         while True:
             try:
                 return process.wait()

@@ -31,7 +31,7 @@ def depth_explorer(deepest: int = 64) -> Explorer:
     residual = ipw.ToggleButtons(options=[("path", True), ("no path", False)], value=True, description="residual")
     norm = ipw.ToggleButtons(options=["none", "post", "pre"], value="none", description="norm")
     for buttons in (residual, norm):
-        buttons.style.button_width = "5em"
+        buttons.style.button_width = "6em"
     depths = [d for d in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64) if d <= deepest]
     depth = ipw.SelectionSlider(options=depths, value=32, description="layers", continuous_update=False)
     return Explorer(draw, {"residual": residual, "norm": norm, "depth": depth})
