@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from course_utils.plots.style import FAINT, MARKERS, new_figure
+from course_utils.plots.style import FAINT, MARKERS, new_figure, plain_log_ticks
 
 
 def loss_curves(losses: Mapping[str, Sequence[float]], smooth: int = 20) -> Figure:
@@ -18,10 +17,7 @@ def loss_curves(losses: Mapping[str, Sequence[float]], smooth: int = 20) -> Figu
         window = min(smooth, max(1, len(values)))
         ax.plot(np.convolve(values, np.ones(window) / window, mode="valid"), label=name)
     ax.set(xlabel="training step", ylabel="loss per token (nats)", yscale="log")
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
-    ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    plain_log_ticks(ax.yaxis)
     if len(losses) > 1:
         ax.legend(frameon=False)
     return figure

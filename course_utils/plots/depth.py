@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
-from matplotlib.ticker import NullFormatter
 
-from course_utils.plots.style import ATTEND, COLOURS, DECODER, ENCODER, FAINT, new_figure
+from course_utils.plots.style import ATTEND, COLOURS, DECODER, ENCODER, FAINT, new_figure, plain_log_ticks
 
 PATH = COLOURS[1]
 _STYLES = ("-", "--", "-.", ":")
@@ -155,12 +154,11 @@ def loss_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], smooth: int
         for values, style in zip(losses.values(), itertools.cycle(_STYLES)):
             ax.plot(np.convolve(values, np.ones(smooth) / smooth, mode="valid"), linestyle=style)
         ax.set(title=title, xlabel="training step", ylabel="loss (nats)", yscale="log")
-        ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
-        ax.yaxis.set_minor_formatter(NullFormatter())
     low = min(ax.get_ylim()[0] for ax in axes)
     high = max(ax.get_ylim()[1] for ax in axes)
     for ax in axes:
         ax.set_ylim(low, high)
+        plain_log_ticks(ax.yaxis)
     names = list(next(iter(panels.values())))
     figure.legend(axes[0].lines, names, loc="outside lower center", ncols=len(names), frameon=False)
     return _with_room(figure)
@@ -173,6 +171,6 @@ def draw_layer_lines(
     for (name, values), style in zip(lines.items(), itertools.cycle(_STYLES)):
         ax.plot(range(len(values)), [v if v > 0 else float("nan") for v in values], label=name, linestyle=style)
     ax.set(xlabel=xlabel, ylabel=ylabel, yscale="log")
-    ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
+    plain_log_ticks(ax.yaxis)
     if len(lines) > 1:
         ax.legend(frameon=False)

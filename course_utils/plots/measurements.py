@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from course_utils.plots.style import MARKERS, new_figure
+from course_utils.plots.style import MARKERS, new_figure, plain_log_ticks
 
 
 def measured_lines(
@@ -57,6 +57,6 @@ def draw_lines(
         ax.xaxis.set_major_formatter("{x:g}")
     if "y" in log:
         ax.set_yscale("log")
-        ax.yaxis.set_major_formatter("{x:g}")  # the Korean font has no minus sign for 10^-1
+        plain_log_ticks(ax.yaxis)
     if len(lines) > 1:
         ax.legend(frameon=False)

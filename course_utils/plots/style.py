@@ -12,7 +12,9 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
@@ -69,3 +71,11 @@ def new_figure(width: float = 7.5, height: float = 3.6, columns: int = 1) -> tup
     figure, axes = plt.subplots(1, columns, figsize=(width, height), squeeze=False)
     plt.close(figure)  # out of pyplot's list: otherwise the notebook would show it a second time
     return figure, list(axes[0])
+
+
+def plain_log_ticks(axis: Axis) -> None:
+    """Plain numbers on a logarithmic axis: the Korean font has no minus sign for 10^-1."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())

@@ -50,5 +50,5 @@ def _menu(label: str, options: list[tuple[str, object]], value: object = None) -
         options=options,
         value=options[0][1] if value is None else value,
         description=label,
-        layout=ipw.Layout(width="17em" if label in ("example", "kind") else "10em"),
+        layout=ipw.Layout(width="20em" if label in ("example", "kind") else "12em"),
     )
