@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from course_utils.corpora import TwoTasks
 from course_utils.decoding import exact_matches
-from course_utils.models.continual import ContinuumOptimiser, ewc_penalty, fisher
+from course_utils.models.continual import ContinuumMemory, ContinuumOptimiser, ewc_penalty, fisher
 from course_utils.models.transformer import Transformer
 from course_utils.text import Batch, Pair, endless_batches, make_batch
 from course_utils.training import seed_everything, sequence_loss, warmup_then_decay
@@ -23,8 +23,13 @@ from course_utils.training import seed_everything, sequence_loss, warmup_then_de
 class Method:
     """How the second task is learned.
 
-    ``replay``: the share of each batch that is old Korean examples, out of ``kept`` of them. ``ewc``: the penalty's
-    strength. ``periods``: of the feed-forward levels (see ``feed_forward_levels``), in both phases.
+    Args:
+        rate: constant over the second phase.
+        replay, kept: the share of each batch that is old Korean examples, and out of how many they are drawn.
+        ewc, equal_votes: the penalty's strength, and how its Fisher information is averaged (see ``fisher``).
+        periods: of the levels (see ``feed_forward_levels``), in both phases.
+        chain: every feed-forward layer is a chain of blocks, one for each period.
+        trained: what German may change: "all", "feed-forward" or "the rest".
     """
 
     name: str
@@ -32,7 +37,10 @@ class Method:
     replay: float = 0.0
     kept: int = 200
     ewc: float = 0.0
+    equal_votes: bool = False
     periods: tuple[int, ...] | None = None
+    chain: bool = False
+    trained: str = "all"
 
 
 @dataclass
@@ -44,21 +52,40 @@ class Curve:
     german: list[float] = field(default_factory=list)
 
 
-def new_model(tasks: TwoTasks) -> Transformer:
-    return Transformer(len(tasks.english), len(tasks.target), d_model=64, h=4, d_ff=128, N=2, dropout=0.0)
+def new_model(tasks: TwoTasks, chained: int = 0) -> Transformer:
+    """The Transformer of lesson 08; with ``chained``, each feed-forward layer is a chain of that many blocks."""
+    model = Transformer(len(tasks.english), len(tasks.target), d_model=64, h=4, d_ff=128, N=2, dropout=0.0)
+    if chained:
+        for layer in [*model.encoder, *model.decoder]:
+            layer.ffn = ContinuumMemory(64, 128, chained)
+    return model
 
 
 def feed_forward_levels(model: Transformer, levels: int) -> list[list[nn.Parameter]]:
-    """Level 0: all parameters but the feed-forward layers'; these are dealt out, the deepest to the slowest level."""
-    blocks = [layer.ffn for layer in [*reversed(model.encoder), *reversed(model.decoder)]]
+    """The parameters of each level, the fastest first. All but the feed-forward layers' are in level 0.
+
+    Of a chain, block l is in level l (equations 70 and 71 of Nested Learning). Plain feed-forward layers are dealt out
+    whole, the deepest to the slowest level: section 7.3 there regroups a pretrained model's in this manner.
+    """
+    layers = [layer.ffn for layer in [*reversed(model.encoder), *reversed(model.decoder)]]
     groups: list[list[nn.Parameter]] = [[] for _ in range(levels)]
-    taken: set[int] = set()
-    for i, block in enumerate(blocks):
-        level = min(levels - 1, 1 + i * (levels - 1) // len(blocks))
-        groups[level].extend(block.parameters())
-        taken.update(id(p) for p in block.parameters())
-    groups[0] = [p for p in model.parameters() if id(p) not in taken]
+    for i, ffn in enumerate(layers):
+        if isinstance(ffn, ContinuumMemory):
+            for level, block in enumerate(ffn.blocks):
+                groups[level].extend(block.parameters())
+        else:
+            groups[min(levels - 1, 1 + i * (levels - 1) // len(layers))].extend(ffn.parameters())
+    taken = {id(p) for group in groups for p in group}
+    groups[0].extend(p for p in model.parameters() if id(p) not in taken)
     return groups
+
+
+def freeze_all_but(model: Transformer, trained: str) -> None:
+    """Let only the feed-forward layers learn, or only "the rest", or "all"."""
+    if trained not in ("all", "feed-forward", "the rest"):
+        raise ValueError(f'trained is "all", "feed-forward" or "the rest", and it is {trained!r}.')
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trained == "all" or (".ffn." in name) == (trained == "feed-forward"))
 
 
 def learn(
@@ -84,8 +111,7 @@ def learn(
             loss = loss + penalty()
         optimiser.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimiser.step(clip=1.0)
         each(step + 1)
     model.eval()
 
@@ -101,7 +127,7 @@ def accuracy(model: Transformer, pairs: Sequence[Pair], tasks: TwoTasks) -> floa
 def first_phase(tasks: TwoTasks, seed: int, steps: int, method: Method) -> Transformer:
     """Korean from nothing."""
     generator = seed_everything(seed)
-    model = new_model(tasks)
+    model = new_model(tasks, len(method.periods or ()) if method.chain else 0)
     batches = endless_batches(tasks.korean[0], tasks.english, tasks.target, 32, generator)
     learn(model, batches, steps, 3e-3, method.periods)
     return model
@@ -110,9 +136,11 @@ def first_phase(tasks: TwoTasks, seed: int, steps: int, method: Method) -> Trans
 def second_phase(model: Transformer, tasks: TwoTasks, method: Method, seed: int, steps: int, every: int) -> Curve:
     """German on top, at a constant rate; both tasks are measured every few steps."""
     generator = seed_everything(seed + 1_000)
+    freeze_all_but(model, method.trained)
     penalty = None
     if method.ewc:
-        penalty = ewc_penalty(model, fisher(model, _losses(model, tasks, generator)), method.ewc)
+        importance = fisher(model, _losses(model, tasks, generator), method.equal_votes)
+        penalty = ewc_penalty(model, importance, method.ewc)
     curve = Curve()
 
     def measure(step: int) -> None:

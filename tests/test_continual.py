@@ -1,15 +1,30 @@
 """Lesson 10's parts: momentum as a memory, levels of different frequency, EWC, and the second language."""
 
 import copy
+import importlib.util
+import json
 import math
+import re
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 from torch import nn
 
 from course_utils import corpora
-from course_utils.continual import Curve, Method, feed_forward_levels, first_phase, kept_at, new_model, second_phase
+from course_utils.continual import (
+    Curve,
+    Method,
+    feed_forward_levels,
+    first_phase,
+    freeze_all_but,
+    kept_at,
+    new_model,
+    second_phase,
+)
 from course_utils.models.continual import (
+    ContinuumMemory,
     ContinuumOptimiser,
     DeepMomentum,
     due_levels,
@@ -21,6 +36,8 @@ from course_utils.models.continual import (
 )
 
 D = torch.float64
+ROOT = Path(__file__).parents[1]
+LESSON = ROOT / "notebooks/10_nested_learning.ipynb"
 
 
 def test_momentum_is_a_weighted_sum_and_a_descent() -> None:
@@ -38,13 +55,26 @@ def test_momentum_is_a_weighted_sum_and_a_descent() -> None:
     torch.testing.assert_close(memory, momentum(gradients, beta)[-1], rtol=0, atol=1e-12)
 
 
-def test_deep_momentum_keeps_two_directions_apart() -> None:
+@pytest.mark.parametrize("linear", [True, False])
+def test_deep_momentum_answers_a_gradient_with_the_way_down(linear: bool) -> None:
     torch.manual_seed(0)
-    memory, one = DeepMomentum(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
+    memory, one = DeepMomentum(4, linear=linear), torch.tensor([1.0, 0.0, 0.0, 0.0])
     for step in range(200):
         memory.remember(one if step % 2 == 0 else -one)
-    assert (memory.net(one) - one).norm() < 0.1
-    assert (memory.net(-one) + one).norm() < 0.1
+    assert (memory.net(one) + one).norm() < 0.1
+    assert (memory.net(-one) - one).norm() < 0.1
+
+
+def test_linear_deep_momentum_is_delta_momentum() -> None:
+    """Equation 49 with the gradient as key and its opposite as value: m' = m (alpha - rate u u^T) - rate u u^T."""
+    torch.manual_seed(0)
+    memory = DeepMomentum(3, rate=0.2, alpha=0.9, linear=True).double()
+    for _ in range(5):
+        u, m = torch.randn(3, dtype=D), memory.net.weight.detach().clone()
+        step = memory.remember(u)
+        expected = m @ (0.9 * torch.eye(3, dtype=D) - 0.2 * torch.outer(u, u)) - 0.2 * torch.outer(u, u)
+        torch.testing.assert_close(memory.net.weight.detach(), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(step, expected @ u, rtol=0, atol=1e-12)
 
 
 def test_levels_are_due_when_they_have_gathered_their_gradients() -> None:
@@ -53,20 +83,42 @@ def test_levels_are_due_when_they_have_gathered_their_gradients() -> None:
     assert updates == [64, 16, 4]
 
 
-def test_a_slow_level_moves_by_the_mean_of_its_gradients_and_only_then() -> None:
-    fast, slow = nn.Parameter(torch.zeros(1, dtype=D)), nn.Parameter(torch.zeros(1, dtype=D))
+def test_a_slow_level_moves_by_the_mean_of_all_its_gradients_and_only_then() -> None:
+    fast, slow = nn.Parameter(torch.zeros(2, dtype=D)), nn.Parameter(torch.zeros(2, dtype=D))
     optimiser = ContinuumOptimiser([[fast], [slow]], [1, 3], rate=0.1)
-    moves = []
-    for target in (1.0, 2.0, 3.0, 4.0):
+    gradients, moved = torch.randn(6, 2, dtype=D), []
+    for step, gradient in enumerate(gradients):
         optimiser.zero_grad()
-        ((fast - target) + (slow * target)).square().sum().backward()
-        if len(moves) == 2:
-            seen = slow.grad.clone()
-        before = fast.item(), slow.item()
-        optimiser.step()
-        moves.append((fast.item() != before[0], slow.item() != before[1]))
-    assert moves == [(True, False), (True, False), (True, True), (True, False)]
-    assert seen.abs() > 0
+        (gradient @ (fast + slow)).backward()
+        before = fast.detach().clone(), slow.detach().clone()
+        optimiser.step(clip=1e9)
+        moved.append((not fast.equal(before[0]), not slow.equal(before[1])))
+        if step in (2, 5):
+            torch.testing.assert_close(slow.grad, gradients[step - 2 : step + 1].mean(0), rtol=0, atol=1e-12)
+    assert moved == [(True, False), (True, False), (True, True)] * 2
+
+
+def test_clipping_does_not_eat_what_a_slow_level_has_gathered() -> None:
+    slow = nn.Parameter(torch.zeros(2, dtype=D))
+    optimiser = ContinuumOptimiser([[slow]], [8], rate=0.1)
+    gradients = torch.randn(8, 2, dtype=D) * 50  # each far above the clip
+    for gradient in gradients:
+        optimiser.zero_grad()
+        (gradient @ slow).backward()
+        optimiser.step(clip=1.0)
+    mean = gradients.mean(0)
+    torch.testing.assert_close(slow.grad, mean / mean.norm(), rtol=0, atol=1e-6)
+
+
+def test_the_chain_is_equation_70() -> None:
+    torch.manual_seed(0)
+    memory, x = ContinuumMemory(6, 12, 3).double(), torch.randn(2, 5, 6, dtype=D)
+    expected = x
+    for block in memory.blocks:
+        expected = torch.relu(expected @ block.inner.weight.T + block.inner.bias) @ block.outer.weight.T
+        expected = expected + block.outer.bias
+    torch.testing.assert_close(memory(x), expected, rtol=0, atol=1e-12)
+    assert memory.blocks[0].inner.out_features == 4  # the width is shared out
 
 
 def test_one_level_is_plain_adam() -> None:
@@ -87,13 +139,27 @@ def test_one_level_is_plain_adam() -> None:
         ContinuumOptimiser([[nn.Parameter(torch.zeros(1))]], [0], 0.1)
 
 
-def test_every_parameter_is_in_exactly_one_level() -> None:
-    model = new_model(corpora.two_tasks())
+@pytest.mark.parametrize("chained", [0, 3])
+def test_every_parameter_is_in_exactly_one_level(chained: int) -> None:
+    model = new_model(corpora.two_tasks(), chained)
     levels = feed_forward_levels(model, 3)
     held = [id(p) for level in levels for p in level]
     assert len(held) == len(set(held))
     assert set(held) == {id(p) for p in model.parameters()}
     assert all(levels)
+    if chained:
+        assert {id(p) for p in model.decoder[1].ffn.blocks[2].parameters()} <= {id(p) for p in levels[2]}
+
+
+def test_what_is_frozen_does_not_learn() -> None:
+    model = new_model(corpora.two_tasks())
+    for trained in ("feed-forward", "the rest", "all"):
+        freeze_all_but(model, trained)
+        learns = {name: p.requires_grad for name, p in model.named_parameters()}
+        assert learns["encoder.0.ffn.inner.weight"] == (trained != "the rest")
+        assert learns["target_embedding.table.weight"] == (trained != "feed-forward")
+    with pytest.raises(ValueError, match="the rest"):
+        freeze_all_but(model, "attention")
 
 
 def test_ewc_holds_what_the_old_task_needs() -> None:
@@ -123,6 +189,22 @@ def test_kept_at_looks_for_equal_accuracy_on_the_new_task() -> None:
     assert kept_at(curve, 0.5) == 0.6
     assert kept_at(curve, 0.9) == 0.4
     assert math.isnan(kept_at(curve, 0.99))
+
+
+def test_the_lessons_table_is_what_the_benchmark_measured() -> None:
+    specification = importlib.util.spec_from_file_location("continual_benchmark", ROOT / "benchmarks/continual.py")
+    benchmark = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(benchmark)
+    done = json.loads(benchmark.RESULTS.read_text())
+    text = "\n".join(cell["source"] for cell in nbformat.read(LESSON, 4).cells)
+    assert len({key.split("/")[0] for key in done}) == 5
+    shown = 0
+    for method in benchmark.METHODS:
+        entries = [entry for key, entry in done.items() if key.split("/", 1)[1] == f"tag/{method.name}"]
+        for line in re.findall(rf"^\| {re.escape(method.name)} \|.*", text, re.MULTILINE):
+            assert line == f"| {method.name} | " + " | ".join(benchmark.row(entries)[1:]) + " |"
+            shown += 1
+    assert shown >= 12
 
 
 # --- the second language ---------------------------------------------------------------------------------------------

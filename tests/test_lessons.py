@@ -211,6 +211,7 @@ LOCAL = {
     "no_residual",
     "no_causal_mask",
     "train_without",
+    "steps_down",
 }
 
 
