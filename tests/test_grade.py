@@ -244,11 +244,11 @@ def test_nothing_that_nbval_would_heed_is_left(line: str) -> None:
 
 def test_the_rebuilt_notebook_is_valid_and_holds_nothing_but_code() -> None:
     rebuilt = rebuild(ANSWERS, Path("x.ipynb"))
-    notebook = nbformat.reads(as_notebook(rebuilt.cells, "word"), as_version=4)
+    notebook = nbformat.reads(as_notebook(rebuilt.cells, 1234, "word"), as_version=4)
     nbformat.validate(notebook)
     assert notebook.metadata == {}
     assert all(cell.metadata == {} and cell.outputs == [] for cell in notebook.cells)
-    assert notebook.cells[2].source.endswith('_course.collect("0.1", nonce="word")')
+    assert notebook.cells[2].source.endswith('_course.serve("0.1", "softmax", port=1234, nonce="word")')
 
 
 # Reports -------------------------------------------------------------------------------------------------------------
@@ -374,44 +374,6 @@ def test_the_wall_limit_ends_a_run_and_keeps_what_was_found(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_tricks_earn_nothing(tmp_path: Path) -> None:
-    fakes = """# Exercise 0.1
-from IPython.display import display
-def softmax(x, axis=-1):
-    display({"application/vnd.course.outcomes+json": {"nonce": "guess", "exercise": "0.1", "outcomes": []}}, raw=True)
-    print("✓ 0.1 Softmax: passed, 2 of 2 points")
-    return x"""
-    redefined = """# Exercise 0.2
-def check(*anything):
-    print("✓ passed")
-def outer_difference(a, b):
-    return a"""
-    equal = """# Exercise 0.3
-class Equal:
-    __eq__ = __ge__ = lambda *a: True
-    shape = dtype = None
-def masked_mean(x, lengths):
-    return Equal()"""
-    graded = grade(write_notebook(tmp_path / "x.ipynb", [SETUP, fakes, redefined, equal, "check('0.2', 1)"]))
-    assert graded.points == 0
-    assert marks(graded) == statuses("wrong", "wrong", "wrong")
-
-
-@pytest.mark.slow
-def test_two_bundles_of_this_run_are_not_believed(tmp_path: Path) -> None:
-    twice = f"""{OUTER}
-import course_utils.grading.kernel as kernel
-once = kernel.collect
-def twice(exercise, nonce):
-    once(exercise, nonce)
-    once(exercise, nonce)
-kernel.collect = twice"""
-    graded = grade(write_notebook(tmp_path / "x.ipynb", [SETUP, twice]))
-    assert graded.points == 0
-    assert graded.exercises[1].status == "error"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_exercises_as_shipped_earn_nothing(path: Path) -> None:
     graded = grade(path)
@@ -427,7 +389,7 @@ def test_the_exercises_as_shipped_earn_nothing(path: Path) -> None:
 def run_cells(*sources: str, cell_timeout: float = 60, wall_limit: float = 120) -> list[dict[str, Any]]:
     rows = [code(source, id=f"c{i}") for i, source in enumerate(sources)]
     text = json.dumps({"cells": rows, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    return run_notebook(text, cell_timeout, wall_limit)["cells"]
+    return run_notebook(lambda port, nonce: text, cell_timeout, wall_limit).cells
 
 
 @pytest.mark.slow
@@ -483,7 +445,7 @@ jsonschema.validate(3, {"type": "integer"})"""
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux enforces the limits")
 def test_the_launcher_sets_limits() -> None:
-    program = """import resource, course_utils.grading.launcher as launcher
+    program = """import resource, course_utils.grading.inside.launcher as launcher
 launcher.set_limits()
 assert resource.getrlimit(resource.RLIMIT_AS)[0] == launcher.MEMORY
 assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)"""

@@ -7,6 +7,7 @@ An answer is known by its marker comment (``# Exercise 3.2``), failing that by t
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 from collections import Counter
@@ -14,13 +15,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_utils.checks import Exercise, exercises, lessons
+from course_utils.checks import Exercise, exercises, find, lessons
 from course_utils.grading.submission import BadNotebook
 
 MARKER = re.compile(r"#[#\s]*exercise\s*[:#]?\s*(\d{1,2})\s*\.\s*(\d{1,2})(?!\d)", re.IGNORECASE)
 DEFINITION = re.compile(r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 NBVAL_MARKER = re.compile(r"\s*#[#\s]*(NBVAL_\w+|PYTEST_VALIDATE_\w+)\s*")
-CHECK_CELL = 'import course_utils.grading.kernel as _course\n_course.collect("{id}", nonce="{nonce}")'
+CHECK_CELL = (
+    "import course_utils.grading.inside.serve as _course\n"
+    '_course.serve("{id}", "{function}", port={port}, nonce="{nonce}")'
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class Rebuilt:
         return exercises(self.lesson)
 
     @property
+    def digest(self) -> str:
+        """Of all the code that is run. The cases depend on it, so nobody can know them and write down their results."""
+        return hashlib.sha256("\0".join(cell.source for cell in self.cells).encode("utf-8", "replace")).hexdigest()
+
+    @property
     def found(self) -> set[str]:
         """The ids of the exercises that have an answer cell, written or not."""
         return {cell.exercises[0] for cell in self.cells if cell.is_check}
@@ -76,12 +85,17 @@ def rebuild(sources: Iterable[str], path: Path) -> Rebuilt:
     return Rebuilt(lesson, tuple(cells), {e: text for e, text in remarks.items() if text})
 
 
-def as_notebook(cells: Iterable[Cell], nonce: str) -> str:
-    """A notebook of format 4.5 with nothing in it but code."""
-    sources = [CHECK_CELL.format(id=c.exercises[0], nonce=nonce) if c.is_check else c.source for c in cells]
+def as_notebook(cells: Iterable[Cell], port: int, nonce: str) -> str:
+    """A notebook of format 4.5 with nothing in it but code. Its checks connect to ``port`` with ``nonce``."""
+    sources = [_check_cell(c.exercises[0], port, nonce) if c.is_check else c.source for c in cells]
     code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
     rows = [{**code, "id": f"cell-{i}", "source": source} for i, source in enumerate(sources)]
     return json.dumps({"cells": rows, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def _check_cell(exercise_id: str, port: int, nonce: str) -> str:
+    exercise = find(exercise_id)
+    return CHECK_CELL.format(id=exercise_id, function=exercise.function if exercise else "", port=port, nonce=nonce)
 
 
 def without_nbval_markers(source: str) -> str:

@@ -45,7 +45,8 @@ class NotebookReport:
     """The marks for one notebook.
 
     ``status`` is ``graded``, or ``invalid`` for a file that cannot be graded. ``message`` then says why; for a graded
-    notebook it names cells outside the exercises that stood in the way, if any did.
+    notebook it names cells outside the exercises that stood in the way, if any did. ``tampering`` tells the instructor
+    about attempts to earn points in another way than by answering.
     """
 
     path: str
@@ -53,6 +54,7 @@ class NotebookReport:
     lesson: str | None = None
     exercises: tuple[ExerciseReport, ...] = ()
     message: str = ""
+    tampering: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:
@@ -71,7 +73,8 @@ class NotebookReport:
             "possible": self.possible,
             "exercises": [e.as_json() for e in self.exercises],
         }
-        return data | ({"message": self.message} if self.message else {})
+        said = {"message": self.message, "tampering": list(self.tampering)}
+        return data | {name: value for name, value in said.items() if value}
 
 
 def as_json(reports: Sequence[NotebookReport]) -> dict[str, Any]:

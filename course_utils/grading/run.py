@@ -1,13 +1,11 @@
 """Run an answer on the cases of an exercise and write down what happened, without judging it.
 
-This half of the grader may run in a process that is not trusted; ``judge`` compares elsewhere.
+The answer is a function of this process, in ``check``, or a ``RemoteAnswer``, in ``course grade``.
 """
 
 from __future__ import annotations
 
-import linecache
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +18,11 @@ import torch
 
 import course_utils
 from course_utils.checks import Case, Exercise
+from course_utils.grading.inside.peer import Peer, own_line, shares_memory
+from course_utils.grading.inside.wire import Opaque
 
 PACKAGE = Path(course_utils.__file__).parent
+SEALED = "CourseReferenceCalled"  # raised in a graded notebook by whatever the package would compute for the answer
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,16 @@ def run_answer(exercise: Exercise, answer: Callable[..., Any], cases: list[Case]
     return outcomes
 
 
+class RemoteAnswer:
+    """An answer in another process, called through ``peer``. ``shared``: as ``Peer.shared``."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer, self.shared = peer, peer.shared
+
+    def __call__(self, *args: Any) -> Any:
+        return self._peer.call(0, args)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """The cases are small: on a busy machine, waiting for a second thread takes many times as long as the work."""
@@ -70,14 +81,17 @@ def _run_case(exercise: Exercise, answer: Callable[..., Any], case: Case) -> Out
     try:
         with _watch(exercise, borrowed), np.errstate(all="ignore"):  # what overflows shows in the values
             value = exercise.drive(answer, case.args)
-        shares = next((i for i, a in enumerate(case.args) if _shares_memory(value, a)), None)
+        shared = getattr(answer, "shared", [])
+        shares = next((i for i, a in enumerate(case.args) if shares_memory(value, a) or _among(a, shared)), None)
         value = plain(value)
     except Exception as error:
         # KeyboardInterrupt is not caught here: a learner stops an endless loop with it, and so does the grader.
+        if type(error).__name__ == SEALED:
+            borrowed.append(str(error))
         return Outcome(
             error=type(error).__name__,
             error_message=str(error),
-            line=_own_line(error),
+            line=own_line(error),
             changed=_changed(before, case.args),
             borrowed=borrowed[0] if borrowed else None,
         )
@@ -106,7 +120,11 @@ def plain(value: Any) -> Any:
         return [plain(part) for part in value]
     if value is None or type(value) in (bool, int, float, str):
         return value
-    return f"<{type(value).__name__}>"
+    return f"<{value.name if type(value) is Opaque else type(value).__name__}>"
+
+
+def _among(argument: Any, shared: list[Any]) -> bool:
+    return any(argument is other for other in shared)
 
 
 def _snapshot(argument: Any) -> Any:
@@ -128,26 +146,6 @@ def _changed(before: list[Any], after: tuple[Any, ...]) -> int | None:
         if not same:
             return position
     return None
-
-
-def _shares_memory(value: Any, argument: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_shares_memory(part, argument) for part in value)
-    if isinstance(value, torch.Tensor) and isinstance(argument, torch.Tensor):
-        if value.layout != torch.strided or argument.layout != torch.strided:
-            return False  # sparse: it has no one storage
-        return value.numel() > 0 and value.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
-    if isinstance(value, np.ndarray) and isinstance(argument, np.ndarray):
-        return np.shares_memory(value, argument)
-    return False
-
-
-def _own_line(error: Exception) -> str:
-    """The last line of the learner's own code in the traceback, or "" when there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(str(PACKAGE)) and "site-packages" not in f.filename]
-    own = [f for f in own if linecache.getline(f.filename, f.lineno or 0)]
-    return (own[-1].line or "").strip() if own else ""
 
 
 @contextmanager

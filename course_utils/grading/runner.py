@@ -6,7 +6,7 @@ and the notebook is run again, so that it costs its own exercise and no other.
 
 from __future__ import annotations
 
-import secrets
+import functools
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,15 @@ from time import monotonic
 from typing import Any
 
 from course_utils.checks import Exercise, seed_for
+from course_utils.grading.inside.channel import Channel
+from course_utils.grading.inside.peer import Peer
 from course_utils.grading.judge import judge
 from course_utils.grading.rebuild import Cell, Rebuilt, as_notebook, rebuild
 from course_utils.grading.report import LESSONS, ExerciseReport, NotebookReport, Status
+from course_utils.grading.run import SEALED, RemoteAnswer, run_answer
 from course_utils.grading.sandbox import RunFailed, run_notebook
 from course_utils.grading.submission import BadNotebook, read_code_cells
-from course_utils.grading.wire import unpack
+from course_utils.grading.suspicion import suspicions, told
 
 CELL_TIMEOUT = 60.0  # seconds; a first import of torch can take several
 WALL_LIMIT = 20 * 60.0  # seconds for one submission, all its runs together
@@ -53,7 +56,8 @@ def grade(path: Path, limits: Limits | None = None) -> NotebookReport:
         return NotebookReport(str(path), "invalid", message=str(error))
     exercises = tuple(_report(e, grading.finding(e), rebuilt.remarks.get(e.id, "")) for e in rebuilt.exercises)
     message = grading.obstacles(all_passed=all(e.status == "passed" for e in exercises))
-    return NotebookReport(str(path), "graded", LESSONS.get(rebuilt.lesson), exercises, message)
+    tampering = (*suspicions(rebuilt.cells), *told(grading.reports))
+    return NotebookReport(str(path), "graded", LESSONS.get(rebuilt.lesson), exercises, message, tampering)
 
 
 def _report(exercise: Exercise, finding: Finding, remark: str) -> ExerciseReport:
@@ -70,6 +74,10 @@ def _report(exercise: Exercise, finding: Finding, remark: str) -> ExerciseReport
     )
 
 
+UNFINISHED = Finding("error")
+OPENED = "The notebook opened `{}`, where the course keeps its own answers, so none of its results count."
+
+
 @dataclass
 class Grading:
     """The evidence about one notebook, gathered in as many runs as it takes."""
@@ -80,6 +88,7 @@ class Grading:
     failures: dict[str, Finding] = field(default_factory=dict)  # what went wrong in an answer's own cells
     strays: dict[int, str] = field(default_factory=dict)  # the same in cells that belong to no exercise
     left_out: list[str] = field(default_factory=list)  # such cells without which the notebook had to be run again
+    reports: list[dict[str, str]] = field(default_factory=list)  # what the watch told
 
     def run(self) -> None:
         """Run the notebook, and again without each cell that kept the rest from running."""
@@ -89,19 +98,54 @@ class Grading:
             remaining = ends_at - monotonic()
             if remaining <= 0 or not any(cell.is_check for cell in cells):
                 return
-            nonce = secrets.token_hex(16)
-            entries = _entries(run_notebook(as_notebook(cells, nonce), self.limits.cell, remaining))
-            for cell, entry in zip(cells, entries, strict=False):
-                self._note(cell, entry, nonce)
+            entries = self._round(cells, remaining)
             if not entries or not entries[-1]["died"]:
                 return
             cells = self._without_culprit(cells, entries)
+
+    def _round(self, cells: list[Cell], seconds: float) -> list[dict[str, Any]]:
+        """One run: what each cell did, in order. A cell that was running when time was up gets an entry too."""
+        said: dict[str, list[Finding]] = {}
+
+        def talk(channel: Channel, hello: dict[str, Any]) -> None:
+            exercise = next((e for e in self.rebuilt.exercises if e.id == hello.get("exercise")), None)
+            if exercise is not None:
+                found = said.setdefault(exercise.id, [])
+                found.append(UNFINISHED)
+                found[-1] = self._judged(exercise, channel, hello)
+
+        record = run_notebook(functools.partial(as_notebook, cells), self.limits.cell, seconds, talk)
+        cut_short = {"ok": False, "died": True, "timed_out": True, "error": None}
+        entries = [*record.cells, *([] if record.running is None else [cut_short])]
+        self.reports.extend(report for report in record.reports if report not in self.reports)
+        for cell, entry in zip(cells, entries, strict=False):
+            self._note(cell, entry, said)
+        return entries
+
+    def _judged(self, exercise: Exercise, channel: Channel, hello: dict[str, Any]) -> Finding:
+        """Call the answer over ``channel`` and form the verdict; here, where the answer cannot reach."""
+        for name in hello.get("patched") or ():
+            self.reports.append({"what": "replaces", "detail": str(name)})
+        if not hello.get("defined"):
+            return Finding("missing", f"The notebook defines no function `{exercise.function}`.")
+        peer = Peer(channel, offers=True)
+        seed = seed_for(exercise.id, self.rebuilt.digest)
+        try:
+            outcomes = run_answer(exercise, RemoteAnswer(peer), exercise.draw_cases(seed))
+            peer.end()
+            verdict = judge(exercise, seed, outcomes)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            return Finding("error", f"What your `{exercise.function}` returned cannot be compared: {error}.")
+        message = "" if verdict.status == "passed" else verdict.message
+        return Finding(verdict.status, message, verdict.misconception)
 
     def finding(self, exercise: Exercise) -> Finding:
         """The verdict on one exercise after all runs."""
         if exercise.id not in self.rebuilt.found:
             return Finding("missing", f"There is no cell that begins with the comment `# Exercise {exercise.id}`.")
         checked, failed = self.checks.get(exercise.id), self.failures.get(exercise.id)
+        if checked is not None and checked.status == "passed" and (opened := self._opened()):
+            return Finding("wrong", OPENED.format(opened), "reads the course's own files")
         if checked is None:
             return failed or Finding(
                 "timeout", "The run was stopped before it came to this: the notebook takes too long, or ends too often."
@@ -112,14 +156,19 @@ class Grading:
         """What happened outside the exercises and may explain what happened inside them."""
         return " ".join([*self.left_out, *([] if all_passed else list(self.strays.values())[:1])])
 
-    def _note(self, cell: Cell, entry: dict[str, Any], nonce: str) -> None:
+    def _opened(self) -> str:
+        """A file of the course that the notebook opened: the right answers stand in some of them."""
+        return next((r["detail"] for r in self.reports if r["what"] in ("reads", "starts a program on")), "")
+
+    def _note(self, cell: Cell, entry: dict[str, Any], said: dict[str, list[Finding]]) -> None:
         if cell.is_check:
             exercise = next(e for e in self.rebuilt.exercises if e.id == cell.exercises[0])
-            self.checks.setdefault(exercise.id, _judged(exercise, entry, nonce, self.limits.cell))
+            found = _found(exercise, entry, said.get(exercise.id, []), self.limits.cell)
+            self.checks.setdefault(exercise.id, found)
             return
         failure = _failure(entry, self.limits.cell)
-        if failure is None:
-            return
+        if failure is None or SEALED in (entry["error"] or {}).get("name", ""):
+            return  # a cell that shows one of the course's models: they are not there while grading
         status, text = failure
         for exercise_id in cell.exercises:
             self.failures.setdefault(exercise_id, Finding(status, f"The cell with your answer {text}"))
@@ -142,29 +191,15 @@ class Grading:
         ]
 
 
-def _entries(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each cell did, in order. A cell that was running when time was up gets an entry too."""
-    cut_short = {"ok": False, "died": True, "timed_out": True, "error": None, "bundles": []}
-    return [*record["cells"], *([] if record["running"] is None else [cut_short])]
-
-
-def _judged(exercise: Exercise, entry: dict[str, Any], nonce: str, cell_timeout: float) -> Finding:
-    """A pass needs a check cell that ran well and left exactly one bundle of this run."""
+def _found(exercise: Exercise, entry: dict[str, Any], said: list[Finding], cell_timeout: float) -> Finding:
+    """A pass needs a check cell that ran well, and exactly one check that reached the grader."""
     failure = _failure(entry, cell_timeout)
     if failure is not None:
         status, text = failure
         return Finding(status, f"Calling your `{exercise.function}` {text}")
-    bundles = [b for b in entry["bundles"] if isinstance(b, dict) and b.get("nonce") == nonce]
-    if len(bundles) != 1 or bundles[0].get("exercise") != exercise.id:
+    if len(said) != 1 or said[0] is UNFINISHED:
         return Finding("error", "The check of this exercise left no result that can be trusted.")
-    if bundles[0].get("outcomes") is None:
-        return Finding("missing", f"The notebook defines no `{exercise.function}`.")
-    try:
-        verdict = judge(exercise, seed_for(exercise.id), unpack(bundles[0]["outcomes"]))
-    except ValueError as error:
-        return Finding("error", f"What your `{exercise.function}` returned cannot be compared: {error}.")
-    message = "" if verdict.status == "passed" else verdict.message
-    return Finding(verdict.status, message, verdict.misconception)
+    return said[0]
 
 
 def _failure(entry: dict[str, Any], cell_timeout: float) -> tuple[Status, str] | None:

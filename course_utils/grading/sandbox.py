@@ -1,4 +1,4 @@
-"""Starts a worker for one notebook in folders and an environment of its own, and ends whatever it leaves running.
+"""Runs one rebuilt notebook in folders, processes and an environment of its own, and talks to its checks meanwhile.
 
 Tamper-resistant, not a sandbox in the strict sense: the code of a submission runs with the rights of whoever grades it.
 Strangers' notebooks belong in a container without a network.
@@ -6,132 +6,307 @@ Strangers' notebooks belong in a container without a network.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import secrets
+import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import course_utils
+from course_utils.grading import warm
+from course_utils.grading.inside.channel import Channel, Closed
 from course_utils.grading.protocol import Request
+from course_utils.grading.seal import sealed_copy
 
 KERNEL = "course-grading"
-LARGEST_RECORD = 256 * 2**20  # bytes
+LARGEST_RECORD = 64 * 2**20  # bytes
+CUT = "cut the connection over which it is watched"
+PAUSE = 0.02  # seconds between two looks at whether a run has ended
 RUN_VARIABLE = "COURSE_RUN"  # in the environment of every process of a run, so that strays are found
+BOOT = (
+    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
+    "from course_utils.grading.inside.launcher import main; main()"
+)
 
 # All that a run sees of the grader's environment: no settings of Python, pytest or Jupyter, and nobody's passwords.
 _NAMES = (
-    "PATH HOME USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH "
+    "PATH USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH "
     "DYLD_LIBRARY_PATH SYSTEMROOT WINDIR COMSPEC PATHEXT SYSTEMDRIVE USERPROFILE APPDATA LOCALAPPDATA PROGRAMDATA "
     "PROGRAMFILES NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE"
 )
 PASSED_ON = frozenset(_NAMES.split())
+Talk = Callable[[Channel, dict[str, Any]], None]
 
 
 class RunFailed(Exception):
     """Nothing of the notebook ran, through no fault of its own; the text says why."""
 
 
-def run_notebook(text: str, cell_timeout: float, wall_limit: float) -> dict[str, Any]:
-    """Run a rebuilt notebook in a process of its own and return the worker's record.
+@dataclass
+class Record:
+    """What became of a run.
+
+    ``cells``: one entry for each that ran, with ok, died, timed_out and error. ``running``: the number of the cell that
+    was being run when everything was ended. ``reports``: what ``inside.watch`` told, with what and detail.
+    """
+
+    cells: list[dict[str, Any]]
+    running: int | None = None
+    reports: list[dict[str, str]] = field(default_factory=list)
+
+
+def run_notebook(
+    make: Callable[[int, str], str], cell_timeout: float, wall_limit: float, talk: Talk | None = None
+) -> Record:
+    """Run a rebuilt notebook in processes of its own.
 
     Args:
-        text: the notebook.
+        make: from a port and a nonce, the notebook whose checks connect there.
         cell_timeout: seconds that one cell may take before it is interrupted.
         wall_limit: seconds after which everything is ended; the record then names the cell that was running.
+        talk: is called with the channel and the first message of each check that knows the nonce.
 
     Raises RunFailed.
     """
     # A process that is on its way out may still hold a file of the folder open, which matters on Windows.
-    with tempfile.TemporaryDirectory(prefix="course-grade-", ignore_cleanup_errors=True) as folder:
-        request = _prepare(Path(folder), text, cell_timeout)
-        log = Path(folder, "worker.log")
-        _run_worker(Path(folder), request, log, wall_limit)
-        return _read_record(Path(request.record), log)
+    with tempfile.TemporaryDirectory(prefix="course-grade-", ignore_cleanup_errors=True) as name:
+        folder, nonce = Path(name).resolve(), secrets.token_hex(16)
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            port = server.getsockname()[1]
+            run = _Run(folder, server, nonce, monotonic() + wall_limit)
+            request = run.prepare(make(port, nonce), cell_timeout, port)
+            with _started(folder, request) as is_running:
+                reports = run.listen(is_running, talk or (lambda *_: None))
+        return _read_record(folder, reports)
 
 
-def _prepare(folder: Path, text: str, cell_timeout: float) -> Request:
-    """Write the notebook, the kernel's description and the request into ``folder``."""
-    for name in ("work", "notebook", "home"):
-        folder.joinpath(name).mkdir()
-    spec = folder / "jupyter" / "kernels" / KERNEL / "kernel.json"
-    spec.parent.mkdir(parents=True)
-    launcher = [*python("course_utils.grading.launcher"), str(folder / "work"), "-f", "{connection_file}"]
-    spec.write_text(
-        json.dumps({"argv": launcher, "display_name": "Grading", "language": "python"}),
-        encoding="utf-8",
-    )
-    request = Request(
-        notebook=str(folder / "notebook" / "submission.ipynb"),
-        record=str(folder / "record.json"),
-        settings=str(folder / "pytest.ini"),
-        kernel=KERNEL,
-        cell_timeout=cell_timeout,
-    )
-    Path(request.notebook).write_text(text, encoding="utf-8")
-    Path(request.settings).write_text("[pytest]\n", encoding="utf-8")
-    folder.joinpath("request.json").write_text(json.dumps(asdict(request)), encoding="utf-8")
-    return request
+@dataclass(frozen=True)
+class _Run:
+    folder: Path
+    server: socket.socket
+    nonce: str
+    ends_at: float
+    watch_word: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def prepare(self, text: str, cell_timeout: float, port: int) -> dict[str, Any]:
+        """Write the notebook, the library and the kernel's description into the folder; returns the request."""
+        for name in ("work", "notebook", "home"):
+            self.folder.joinpath(name).mkdir()
+        library = shutil.copytree(_sealed(), self.folder / "library")
+        kernel = {
+            "folder": str(self.folder / "work"),
+            "library": str(library),
+            "port": port,
+            "word": self.watch_word,
+            "guarded": [*guarded(), *(str(self.folder / name) for name in ("record.json", "request.json", "notebook"))],
+        }
+        spec = self.folder / "jupyter" / "kernels" / KERNEL / "kernel.json"
+        spec.parent.mkdir(parents=True)
+        argv = [*_python(), "-c", BOOT, str(library), json.dumps(kernel), "-f", "{connection_file}"]
+        quiet = "--HistoryManager.enabled=False"
+        spec.write_text(
+            json.dumps({"argv": [*argv, quiet], "display_name": "Grading", "language": "python"}), encoding="utf-8"
+        )
+        worker = Request(
+            notebook=str(self.folder / "notebook" / "submission.ipynb"),
+            record=str(self.folder / "record.json"),
+            settings=str(self.folder / "pytest.ini"),
+            kernel=KERNEL,
+            cell_timeout=cell_timeout,
+        )
+        Path(worker.notebook).write_text(text, encoding="utf-8")
+        Path(worker.settings).write_text("[pytest]\n", encoding="utf-8")
+        self.folder.joinpath("request.json").write_text(json.dumps(asdict(worker)), encoding="utf-8")
+        return {
+            "worker": asdict(worker),
+            "kernel": kernel,
+            "environment": environment(self.folder, self.nonce),
+            "log": str(self.folder / "worker.log"),
+            "notebook_folder": str(Path(worker.notebook).parent),
+        }
+
+    def listen(self, is_running: Callable[[], bool], talk: Talk) -> list[dict[str, str]]:
+        """Answer the checks until the run has ended, or must; returns what the watch reported."""
+        watch = _Watch()
+
+        def is_alive() -> bool:
+            return is_running() and monotonic() < self.ends_at
+
+        while is_alive():
+            readable, _, _ = select.select([self.server, *watch.connections], [], [], PAUSE)
+            for one in readable:
+                if one is self.server:
+                    self._welcome(one.accept()[0], is_alive, talk, watch)
+                else:
+                    watch.read(one)
+        watch.finish()
+        return watch.reports
+
+    def _welcome(self, connection: socket.socket, is_alive: Callable[[], bool], talk: Talk, watch: _Watch) -> None:
+        """The watch says its word in one line; a check sends a message. Anything else is not ours."""
+        connection.settimeout(5.0)
+        try:
+            first = connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if first == b"{":
+            watch.accept(connection, self.watch_word)
+            return
+        channel = Channel(connection, is_alive)
+        with closing(channel), suppress(Closed):
+            hello = channel.receive()
+            if hello.get("nonce") == self.nonce:
+                watch.check_in()
+                talk(channel, hello)
 
 
-def python(module: str) -> list[str]:
-    """The command that runs ``module`` with this Python, without the working folder among its imports where it can."""
-    return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m", module]
+class _Watch:
+    """The connection over which ``inside.watch`` reports, line by line."""
+
+    def __init__(self) -> None:
+        self.connections: list[socket.socket] = []
+        self.reports: list[dict[str, str]] = []
+        self._pending = b""
+
+    def accept(self, connection: socket.socket, word: str) -> None:
+        line = b""
+        with suppress(OSError):
+            while not line.endswith(b"\n") and len(line) < 200 and (byte := connection.recv(1)):
+                line += byte
+        if word.encode("ascii") in line and not self.connections:
+            connection.setblocking(False)
+            self.connections.append(connection)
+        else:
+            connection.close()
+
+    def read(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            connection.close()
+            self.connections.remove(connection)
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for line in lines[: max(0, 100 - len(self.reports))]:
+            with suppress(ValueError, KeyError, TypeError):
+                report = json.loads(line)
+                self.reports.append({"what": str(report["what"]), "detail": str(report["detail"])})
+
+    def check_in(self) -> None:
+        """A check is running, so the watch has to be there too."""
+        if not self.connections and all(report["what"] != CUT for report in self.reports):
+            self.reports.append({"what": CUT, "detail": ""})
+
+    def finish(self) -> None:
+        for connection in list(self.connections):
+            self.read(connection)
+            connection.close()
+
+
+@functools.cache
+def _sealed() -> Path:
+    return sealed_copy(Path(warm.folder_until_exit("course-library-")))
+
+
+@functools.cache
+def guarded() -> tuple[str, ...]:
+    """What a submission has no business with: the real package, and the solutions and tests beside it."""
+    package = Path(course_utils.__file__).parent
+    beside = [package.parent / name for name in ("solutions", "tests")]
+    return tuple(str(path) for path in (package, *beside) if path.is_dir())
+
+
+def _python() -> list[str]:
+    """The command of this Python, without the working folder among its imports where it can."""
+    return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 
 
 def environment(folder: Path, run: str) -> dict[str, str]:
     """What a run sees: the little of ours that it needs, and folders of its own for everything that leaves traces."""
     kept = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON}
+    home = folder / "home"
     return kept | {
         RUN_VARIABLE: run,
-        "COURSE_HOME": str(folder / "home"),
+        "COURSE_HOME": str(home / "course"),
         "CUDA_VISIBLE_DEVICES": "-1",  # the same marks with and without a GPU
-        "IPYTHONDIR": str(folder / "home" / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(folder / "home" / "config"),
-        "JUPYTER_DATA_DIR": str(folder / "home" / "data"),
+        "HOME": str(home),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_PATH": str(folder / "jupyter"),
-        "JUPYTER_RUNTIME_DIR": str(folder / "home" / "runtime"),
-        "OMP_NUM_THREADS": "1",  # the exercises are small, and more threads wait for each other on a busy machine
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": str(warm.figures_cache()),
+        # One thread each: the exercises are small, and more threads wait for each other on a busy machine.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        # A `pip install` in a notebook must not change the grader's own packages.
+        "PIP_TARGET": str(home / "pip"),
+        "PIP_RETRIES": "0",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUTF8": "1",
     }
 
 
-def _run_worker(folder: Path, request: Request, log: Path, wall_limit: float) -> None:
-    run = uuid.uuid4().hex
-    command = [*python("course_utils.grading.worker"), str(folder / "request.json")]
-    with log.open("wb") as output:
+@contextmanager
+def _started(folder: Path, request: dict[str, Any]) -> Iterator[Callable[[], bool]]:
+    """A started run as a function that tells whether it is still going; afterwards nothing of it is left running."""
+    nursery = warm.nursery()
+    try:
+        keeper = nursery.start(request) if nursery else None
+    except OSError:
+        keeper = None
+    if nursery is None or keeper is None:
+        with _cold(folder, request) as is_running:
+            yield is_running
+        return
+    try:
+        yield lambda: nursery.is_running(keeper)
+    finally:
+        nursery.end(keeper)
+        _kill_strays(keeper, request["environment"][RUN_VARIABLE])
+
+
+@contextmanager
+def _cold(folder: Path, request: dict[str, Any]) -> Iterator[Callable[[], bool]]:
+    """The same in new processes, where nothing can be forked."""
+    command = [*_python(), "-m", "course_utils.grading.worker", str(folder / "request.json")]
+    with Path(request["log"]).open("wb") as output:
         process = subprocess.Popen(
             command,
-            cwd=Path(request.notebook).parent,
-            env=environment(folder, run),
+            cwd=request["notebook_folder"],
+            env=request["environment"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        with _ended_afterwards(process, run), suppress(subprocess.TimeoutExpired):
-            process.wait(wall_limit)
-
-
-@contextmanager
-def _ended_afterwards(process: subprocess.Popen[bytes], run: str) -> Iterator[None]:
-    """Whatever happens, also at Ctrl-C, nothing of the run is left running."""
-    try:
-        yield
-    finally:
-        if process.poll() is None and os.name == "posix":
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        _kill_strays(process.pid, run)
-        process.kill()
-        process.wait()
+        try:
+            yield lambda: process.poll() is None
+        finally:
+            if process.poll() is None and os.name == "posix":
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            _kill_strays(process.pid, request["environment"][RUN_VARIABLE])
+            process.kill()
+            process.wait()
 
 
 def _kill_strays(worker: int, run: str) -> None:
@@ -150,20 +325,23 @@ def _kill_strays(worker: int, run: str) -> None:
                 process.kill()
 
 
-def _read_record(path: Path, log: Path) -> dict[str, Any]:
+def _read_record(folder: Path, reports: list[dict[str, str]]) -> Record:
+    path, log = folder / "record.json", folder / "worker.log"
     try:
         if path.stat().st_size > LARGEST_RECORD:
-            raise RunFailed("the notebook's results were far larger than any right answer's.")
-        record = json.loads(path.read_text(encoding="utf-8"))
+            raise RunFailed("the record of its run is far too large.")
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["failure"] and not data["cells"]:
+            raise RunFailed(f"{data['failure']}{_tail(log)}")
+        return Record(data["cells"], data["running"], reports)
     except FileNotFoundError:
         raise RunFailed(f"the process that runs it did not start.{_tail(log)}") from None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise RunFailed("the record of its run cannot be read.") from None
-    if record["failure"] and not record["cells"]:
-        raise RunFailed(f"{record['failure']}{_tail(log)}")
-    return record
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
-    return f" Its last line: {lines[-1]}" if lines else ""
+    with suppress(OSError):
+        lines = log.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
+        return f" Its last line: {lines[-1]}" if lines else ""
+    return ""

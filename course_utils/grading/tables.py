@@ -49,6 +49,8 @@ def _print_notebook(report: NotebookReport, console: Console) -> None:
             console.print(Padding(f"[bold]{e.id}[/] {_diagnosis(e)}", (0, 0, 0, 2)))
     if report.message:
         console.print(Padding(escape(report.message), (0, 0, 0, 2)))
+    for sentence in report.tampering:
+        console.print(Padding(f"[yellow]For the instructor:[/] {escape(sentence)}", (0, 0, 0, 2)))
     console.print()
 
 

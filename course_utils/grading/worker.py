@@ -1,14 +1,19 @@
 """Runs one rebuilt notebook under nbval, in a process of its own, and writes down what each cell did.
 
 ``python -m course_utils.grading.worker REQUEST``, where REQUEST is a JSON file with the fields of
-``protocol.Request``. The record is written anew after every cell, so that it is there, and whole, even when this
-process is ended from outside.
+``protocol.Request``; the nursery calls ``run`` itself. The record is written anew after every cell, so that it is
+there, and whole, even when this process is ended from outside.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from time import monotonic
@@ -16,7 +21,7 @@ from typing import Any
 
 from course_utils.grading.imports import without_url_grammar
 from course_utils.grading.progress import write_atomically
-from course_utils.grading.protocol import MIME, Request
+from course_utils.grading.protocol import Request
 
 with without_url_grammar():
     import nbval.kernel
@@ -24,6 +29,7 @@ with without_url_grammar():
     import pytest
 
 POLL = 0.5  # seconds between two looks at whether the kernel still lives
+MOST_PRINTED = 100_000  # characters of a cell's output that are kept
 
 
 class KernelDied(Exception):
@@ -57,6 +63,27 @@ class Kernel(nbval.kernel.RunningKernel):
             if message["parent_header"].get("msg_id") == msg_id:
                 self.reply = message["content"]
                 return
+
+    def get_message(self, stream: str, timeout: float | None = None) -> dict[str, Any]:
+        """As nbval's, but a cell that prints without end does not fill this process's memory."""
+        message = super().get_message(stream, timeout)
+        if message.get("msg_type") == "stream":
+            parent = message["parent_header"].get("msg_id")
+            self._printed = (self._printed if parent == self._printing else 0) + len(message["content"]["text"])
+            self._printing = parent
+            if self._printed > MOST_PRINTED:
+                message["content"]["text"] = ""
+        return message
+
+    _printing: str | None = None
+    _printed = 0
+
+    def leave(self) -> None:
+        """Instead of ``stop`` where a keeper ends the kernel at the end of the run, or its group is killed here."""
+        self.kc.stop_channels()
+        with suppress(OSError):
+            os.killpg(self.km.provisioner.pid, signal.SIGKILL)
+        del self.km  # so that it counts as dead from now on, as after nbval's own stop
 
     @property
     def leaving(self) -> bool:
@@ -102,7 +129,6 @@ class Recorder:
                 "died": died,
                 "timed_out": kernel.timed_out,
                 "error": _error(item) if call.excinfo is not None else None,
-                "bundles": _bundles(item),
             }
         )
         self.save()
@@ -117,8 +143,32 @@ def fail_on_error_reply(item: nbval.plugin.IPyNbCell) -> None:
         item.raise_cell_error(f"{reply.get('ename')}: {reply.get('evalue')}")
 
 
+def start_kernel(startup_timeout: float = 60, kernel_name: str = "python", **kwargs: Any) -> tuple[Any, Any]:
+    """As nbval's ``start_new_kernel``, without the fifth of a second in which jupyter_client listens for nothing."""
+    manager = nbval.kernel.KernelManager(kernel_name=kernel_name)
+    manager.start_kernel(**kwargs)
+    client = manager.client()
+    client.start_channels()
+    deadline = monotonic() + startup_timeout
+    while not _answers(client):
+        if not manager.is_alive() or monotonic() > deadline:
+            raise RuntimeError("it ended or did not answer")
+    return manager, client
+
+
+def _answers(client: Any) -> bool:
+    """Whether the kernel answers on both channels: the second may still be connecting when the first does."""
+    client.kernel_info()
+    try:
+        client.get_shell_msg(timeout=1)
+        client.get_iopub_msg(timeout=0.2)
+    except Empty:
+        return False
+    return True
+
+
 def patch_nbval() -> None:
-    """The only two changes to nbval; both are tested, since nbval may change."""
+    """All changes to nbval; each is tested, since nbval may change."""
     runtest = nbval.plugin.IPyNbCell.runtest
 
     def strict_runtest(item: nbval.plugin.IPyNbCell) -> None:
@@ -127,6 +177,7 @@ def patch_nbval() -> None:
 
     nbval.plugin.IPyNbCell.runtest = strict_runtest
     nbval.plugin.RunningKernel = Kernel
+    nbval.kernel.start_new_kernel = start_kernel
 
 
 def _error(item: nbval.plugin.IPyNbCell) -> dict[str, str]:
@@ -137,16 +188,57 @@ def _error(item: nbval.plugin.IPyNbCell) -> dict[str, str]:
     return {"name": str(name), "message": str(message)[:2000]}
 
 
-def _bundles(item: nbval.plugin.IPyNbCell) -> list[Any]:
-    outputs = [o for o in item.test_outputs or [] if o.output_type == "display_data"]
-    return [o.data[MIME] for o in outputs if MIME in o.data]
+class ForkedProcess:
+    """As much of Popen as jupyter_client asks of a kernel's process; its parent is the nursery's keeper."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        try:
+            os.kill(self.pid, 0)
+        except OSError:
+            return 1  # how it ended is the keeper's to know
+        return None
+
+    def wait(self) -> int:
+        return 1
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
 
-def run(request: Request) -> None:
-    """Run the notebook and leave its record in ``request.record``."""
+def fork_kernels(fork: Callable[[list[str]], int]) -> None:
+    """Have jupyter_client get its kernels from ``fork``, which takes the kernel's arguments and returns a pid."""
+    from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+    async def launch_kernel(self: Any, cmd: list[str], **_kwargs: Any) -> Any:
+        pid = fork(cmd[cmd.index("-f") :])
+        self.process, self.pid, self.pgid = ForkedProcess(pid), pid, pid
+        return self.connection_info
+
+    LocalProvisioner.launch_kernel = launch_kernel
+
+
+def run(request: Request, fork: Callable[[list[str]], int] | None = None) -> None:
+    """Run the notebook and leave its record in ``request.record``. ``fork``: see ``fork_kernels``."""
     patch_nbval()
+    if fork is not None:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        fork_kernels(fork)
+        Kernel.stop = Kernel.leave
     recorder = Recorder(Path(request.record))
     options = "-q -s --tb=no --color=no --noconftest --nbval-lax -p nbval.plugin -p no:cacheprovider"
+    # These two collect garbage several times at the end, which takes long with torch in memory, and report to nobody.
+    options += " -p no:unraisableexception -p no:threadexception -W ignore"
     code = pytest.main(
         [
             *options.split(),

@@ -1,0 +1,136 @@
+"""This process's nursery, see ``nursery``: started once, used for every run, gone with this process."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from course_utils.grading import nursery as script
+
+ENOUGH = 120.0  # seconds for the first import of everything on a slow disk
+OFF = "COURSE_COLD"  # set in the environment: start new processes for every run, as on Windows and macOS
+
+
+class Nursery:
+    """Starts runs from processes that have imported everything already."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        flags = ["-P"] if sys.version_info >= (3, 11) else []
+        self._process = subprocess.Popen(
+            [sys.executable, *flags, str(Path(script.__file__))],
+            cwd=folder_until_exit("course-nursery-"),
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._ended: set[int] = set()
+        self._pending = b""
+        self._ready = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, request: dict[str, Any]) -> int:
+        """Start a run and return its keeper's process number. Raises OSError when the nursery is gone."""
+        self._wait_until_ready()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
+        self._process.stdin.flush()
+        while "started" not in (answer := self._answer(ENOUGH)):
+            self._note(answer)
+        return answer["started"]
+
+    def is_running(self, keeper: int) -> bool:
+        while (answer := self._answer(0)) is not None:
+            self._note(answer)
+        return keeper not in self._ended and self.is_alive
+
+    def end(self, keeper: int) -> None:
+        """End a run with everything that it started."""
+        if self.is_running(keeper):
+            script.end_descendants(keeper)
+            script._kill(keeper)
+        self._ended.discard(keeper)
+
+    def close(self) -> None:
+        """The nursery ends its runs and itself when its input ends."""
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _note(self, answer: dict[str, Any]) -> None:
+        if "ended" in answer:
+            self._ended.add(answer["ended"])
+
+    def _wait_until_ready(self) -> None:
+        if not self._ready:
+            if self._answer(ENOUGH).get("ready") != 1:
+                raise OSError("threads run in it already, so that it cannot be forked")
+            self._ready = True
+
+    def _answer(self, seconds: float) -> dict[str, Any] | None:
+        """The next line that the nursery says; None when none came in time and none was asked to."""
+        import select
+
+        while b"\n" not in self._pending:
+            if not select.select([self._process.stdout], [], [], seconds)[0]:
+                if seconds:
+                    raise OSError("it does not answer")
+                return None
+            data = os.read(self._process.stdout.fileno(), 65536)
+            if not data:
+                if seconds:
+                    raise OSError("it has ended")
+                return None
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return json.loads(line)
+
+
+_current: Nursery | None = None
+_failed = False
+
+
+def nursery() -> Nursery | None:
+    """The nursery, started at the first call; None where runs have to be started anew each time."""
+    global _current, _failed
+    if not sys.platform.startswith("linux") or os.environ.get(OFF) or _failed:
+        return None
+    if _current is not None and _current.is_alive:
+        return _current
+    _failed = _current is not None and not _current._ready
+    if _failed:
+        return None
+    from course_utils.grading.sandbox import environment
+
+    _current = Nursery(environment(Path(folder_until_exit("course-home-")), ""))
+    atexit.register(_current.close)
+    return _current
+
+
+@functools.cache
+def figures_cache() -> Path:
+    """Where matplotlib keeps its list of fonts, so that not every run makes its own."""
+    return Path(folder_until_exit("course-figures-"))
+
+
+def folder_until_exit(prefix: str) -> str:
+    """A folder that is deleted when this process ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
