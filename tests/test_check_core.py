@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_utils import check
 from course_utils.checks import Case, Exercise, Misconception, exercises, find, lessons, seed_for
-from course_utils.grading import progress, wire
+from course_utils.grading import progress
 from course_utils.grading.compare import first_difference
 from course_utils.grading.judge import Verdict, check_answer, judge
-from course_utils.grading.run import Outcome, plain, run_answer
+from course_utils.grading.run import plain, run_answer
 
 DOUBLE = Exercise(
     id="99.1",
@@ -183,105 +180,6 @@ def test_different(expected: Any, got: Any, kind: str) -> None:
     difference = first_difference(expected, got)
     assert difference is not None
     assert difference.kind == kind
-
-
-# A busy machine is no failure.
-patient = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-arrays = st.builds(
-    lambda dtype, shape, seed: np.asarray(np.random.default_rng(seed).normal(size=shape) * 10).astype(dtype),
-    st.sampled_from(["bool", "int64", "int32", "uint8", "float16", "float32", "float64", ">f8"]),
-    st.lists(st.integers(0, 3), max_size=3),
-    st.integers(0, 2**32 - 1),
-)
-tensors = arrays.filter(lambda a: a.dtype.isnative).map(torch.from_numpy)
-values = st.recursive(numbers | arrays | tensors | tensors.map(torch.Tensor.bfloat16), st.lists, max_leaves=5)
-outcomes = st.builds(
-    Outcome,
-    value=values,
-    error=st.none() | st.text(),
-    error_message=st.text(),
-    line=st.text(),
-    changed=st.none() | st.integers(0, 5),
-    shares=st.none() | st.integers(0, 5),
-    borrowed=st.none() | st.text(),
-)
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, list):
-        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
-    if isinstance(a, np.ndarray):
-        native = a.dtype.newbyteorder("=")
-        return b.dtype == native and a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    return type(a) is type(b) and (a == b or (a != a and b != b))
-
-
-@patient
-@given(st.lists(outcomes, max_size=3))
-def test_outcomes_survive_the_wire(sent: list[Outcome]) -> None:
-    received = wire.unpack(json.loads(json.dumps(wire.pack(sent))))
-    assert len(received) == len(sent)
-    for a, b in zip(sent, received, strict=True):
-        assert same(a.value, b.value)
-        assert {**vars(a), "value": 0} == {**vars(b), "value": 0}
-
-
-json_data = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
-)
-GOOD = wire.pack([Outcome(value=torch.ones(2))])[0]
-
-
-@patient
-@given(st.one_of(json_data, st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, json_data)), min_size=1)))
-def test_the_wire_takes_nothing_but_outcomes(data: Any) -> None:
-    try:
-        received = wire.unpack(data)
-    except ValueError:
-        return
-    assert received == []
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"torch": "float32", "stored": "object", "shape": [1], "data": ""},
-        {"torch": "float32", "stored": "float32", "shape": [10**30], "data": ""},
-        {"torch": "float32", "stored": "float32", "shape": [3], "data": "AAAA"},
-        {"numpy": "float32", "stored": "float32", "shape": "x", "data": ""},
-        {"python": {"a": 1}},
-        {"python": 1.5},
-        {"float": "one"},
-        {},
-        None,
-        3,
-    ],
-)
-def test_the_wire_rejects_values_that_nobody_packed(value: Any) -> None:
-    with pytest.raises(ValueError, match="not a list of outcomes"):
-        wire.unpack([{**GOOD, "value": value}])
-
-
-def test_the_wire_rejects_what_would_not_end() -> None:
-    nested: dict[str, Any] = {"python": 1}
-    for _ in range(100_000):
-        nested = {"list": [nested]}
-    with pytest.raises(ValueError, match="not a list of outcomes"):
-        wire.unpack([{**GOOD, "value": nested}])
-    with pytest.raises(ValueError, match="far more than was asked for"):
-        wire.pack([Outcome(value=np.zeros(10**7))])
-
-
-@pytest.mark.parametrize(
-    "odd", [torch.ones(2, dtype=torch.complex64), torch.ones(2).to_sparse(), np.array(["a"]), np.ones(1, dtype=complex)]
-)
-def test_results_of_a_kind_that_no_exercise_asks_for_are_named(odd: Any) -> None:
-    [received] = wire.unpack(wire.pack([Outcome(value=odd)]))
-    assert received.value.startswith("<")
 
 
 def test_a_subclass_cannot_speak_for_itself() -> None:

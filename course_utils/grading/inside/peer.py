@@ -37,10 +37,14 @@ class RemoteError(Exception):
 
 
 class RemoteFunction:
-    """A function of the other side. Its public attributes that are data can be read."""
+    """A function of the other side. Its public attributes that are data can be read.
+
+    One that is a parameter (a tensor to be trained) stays one: results can be differentiated with respect to it.
+    """
 
     def __init__(self, peer: Peer, number: int) -> None:
         self._peer, self._number = peer, number
+        self._parameters: dict[str, torch.Tensor] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._peer.call(self._number, args, kwargs)
@@ -48,7 +52,12 @@ class RemoteFunction:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._peer.attribute(self._number, name)
+        if name in self._parameters:
+            return self._parameters[name]
+        value = self._peer.attribute(self._number, name)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            self._parameters[name] = value
+        return value
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,8 @@ class Peer:
         results = [t for t in _tensors(value) if t.requires_grad]
         if not results:
             return value
+        parameters = self.function(number)._parameters
+        tracked = [*tracked, *(parameters.get(name, _anchor()) for name in reply["parameters"])]
         connected = _Through.apply(self, reply["call"], len(results), _anchor(), *results, *tracked)
         return _exchanged(value, dict(zip(map(id, results), connected, strict=True)))
 
@@ -144,13 +155,15 @@ class Peer:
         args = [_tracked(self._unpack(data), leaves) for data in message["args"]]
         kwargs = {name: _tracked(self._unpack(data), leaves) for name, data in message["kwargs"].items()}
         before = [pack(a) for a in args]
+        function = self._own[message["function"]]
+        parameters = _parameters(function) if self._offers else {}
         with np.errstate(all="ignore"):  # what overflows shows in the values
-            value = self._own[message["function"]](*args, **kwargs)
+            value = function(*args, **kwargs)
         shares = [i for i, a in enumerate(args) if shares_memory(value, a)]
         after = [pack(a) for a in args]
         changed = {str(i): a for i, (b, a) in enumerate(zip(before, after, strict=True)) if a != b}
-        self._calls.append(_Call(leaves, [t for t in _tensors(value) if t.requires_grad]))
-        reply = {"changed": changed, "shares": shares, "call": len(self._calls) - 1}
+        self._calls.append(_Call([*leaves, *parameters.values()], [t for t in _tensors(value) if t.requires_grad]))
+        reply = {"parameters": list(parameters), "changed": changed, "shares": shares, "call": len(self._calls) - 1}
         return {"value": self._pack(value), "same": _same(value, args), **reply}
 
     def _differentiated(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -187,6 +200,12 @@ class _Through(torch.autograd.Function):
 def _anchor() -> torch.Tensor:
     """What the results depend on beyond the arguments: parameters that only the other side knows."""
     return torch.zeros((), requires_grad=True)
+
+
+def _parameters(function: Any) -> dict[str, torch.Tensor]:
+    """The public attributes of ``function`` that are tensors to be trained, by name."""
+    public = {name: value for name, value in getattr(function, "__dict__", {}).items() if not name.startswith("_")}
+    return {name: v for name, v in public.items() if isinstance(v, torch.Tensor) and v.requires_grad and v.is_leaf}
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

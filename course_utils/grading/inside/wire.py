@@ -71,7 +71,7 @@ def unpack(data: Any, function: Callable[[int], Any] | None = None) -> Any:
     """
     try:
         return _unpack(data, function)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError, RuntimeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"not a packed value: {error}") from None
 
 
