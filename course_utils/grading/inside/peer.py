@@ -147,6 +147,7 @@ class Peer:
             reply = {"op": "return", **does(message)}
         except Exception as error:
             # KeyboardInterrupt is not caught here: an endless loop is stopped with it.
+            traceback.clear_frames(error.__traceback__)  # after a MemoryError, what fills the memory hangs on them
             reply = {"op": "raise", "name": type(error).__name__, "message": str(error), "line": own_line(error)}
         self._channel.send(reply)
 
