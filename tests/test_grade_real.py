@@ -90,7 +90,7 @@ CELLS: dict[str, tuple[str, str, str]] = {
 BOMBS: dict[str, tuple[str, str, str]] = {
     "memory": ("def outer_difference(a, b):\n    return bytearray(2**36)", "error", "MemoryError on your line"),
     "memory, bit by bit": (
-        "def outer_difference(a, b):\n    held = []\n    while True:\n        held.append(bytearray(2**28))",
+        "def outer_difference(a, b):\n    held = []\n    while True:\n        held.append(np.zeros(2**25))",
         "error",
         "MemoryError on your line",
     ),

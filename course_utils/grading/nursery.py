@@ -6,6 +6,9 @@ everything that was forked from here.
 
 A run is three processes: a keeper, and as its children the worker (pytest with nbval) and the kernel (the answers). The
 keeper adopts whatever the kernel leaves behind, and ends it.
+
+A process only ever signals its own children, which keep their numbers until it has reaped them: with a fork bomb about,
+any other number may belong to somebody else a moment later.
 """
 
 from __future__ import annotations
@@ -43,33 +46,46 @@ def main() -> None:
     gc.freeze()  # what is here now stays: no collection need look at it, and its memory stays shared
     answers = os.dup(1)
     os.dup2(2, 1)  # nothing that is forked from here may write an answer
+    adopt_orphans()
     _say(answers, {"ready": len(os.listdir("/proc/self/task"))})
     keepers: set[int] = set()
     pending = b""
     while True:
         readable, _, _ = select.select([0], [], [], PAUSE if keepers else None)
         for pid, status in _ended():
-            keepers.discard(pid)
-            _say(answers, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+            if pid in keepers:
+                keepers.discard(pid)
+                _say(answers, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+        end_children(keepers)  # what a keeper left behind that was itself ended by an answer
         if not readable:
             continue
         data = os.read(0, 65536)
         if not data:
             break
         *lines, pending = (pending + data).split(b"\n")
-        for line in lines:
-            pid = _fork(lambda line=line: keep(json.loads(line)), closes=(0, answers))
+        for request in map(json.loads, lines):
+            if "end" in request:
+                if request["end"] in keepers:
+                    os.kill(request["end"], signal.SIGTERM)
+                continue
+            pid = _fork(lambda request=request: keep(request), closes=(0, answers))
             keepers.add(pid)
             _say(answers, {"started": pid})
     for pid in keepers:
-        end_descendants(pid)
-        _kill(pid)
+        os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + 10
+    while keepers and time.monotonic() < until:
+        keepers -= {pid for pid, _ in _ended()}
+        time.sleep(PAUSE)
+    end_children(set())
 
 
 def keep(request: dict[str, Any]) -> NoReturn:
     """One run, as the sandbox prepared it: start the worker, and the kernel for it; leave nothing behind."""
     os.setsid()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
+    told_to_end: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: told_to_end.append(number))
     os.environ.clear()
     os.environ.update(request["environment"])
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -80,7 +96,7 @@ def keep(request: dict[str, Any]) -> NoReturn:
     worker = _fork(lambda: _work(request, theirs), closes=(ours.fileno(),))
     theirs.close()
     code, look = 1, time.monotonic()
-    while True:
+    while not told_to_end:
         readable, _, _ = select.select([ours], [], [], PAUSE)
         if readable and (order := ours.recv(65536)):
             argv = json.loads(order)
@@ -92,9 +108,9 @@ def keep(request: dict[str, Any]) -> NoReturn:
             break
         if time.monotonic() - look > 10 * PAUSE:
             look = time.monotonic()
-            if len(_descendants(os.getpid())) > MOST_PROCESSES:
-                _end_all_but(worker)
-    end_descendants(os.getpid())
+            if _count_below(os.getpid()) > MOST_PROCESSES:
+                end_children({worker})  # the worker finds its kernel dead
+    end_children(set())
     os._exit(code & 0xFF)
 
 
@@ -158,59 +174,43 @@ def _ended() -> list[tuple[int, int]]:
     return found
 
 
-def _descendants(pid: int) -> list[int]:
-    """The processes below ``pid``, from one reading of /proc."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
-    found, waiting = [], [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.extend(below)
-        waiting.extend(below)
-    return found
+def adopt_orphans() -> None:
+    """From now on, descendants whose parents end become children of this process."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_descendants(pid: int, seconds: float = 5.0) -> None:
-    """End every process below ``pid``, as often as it takes, for processes may be forking meanwhile."""
+def end_children(spared: set[int], seconds: float = 20.0) -> None:
+    """End all children but the ``spared``, and all that become children when their parents end."""
     until = time.monotonic() + seconds
-    while (below := _living(pid)) and time.monotonic() < until:
-        for one in below:
-            _kill(one)
-        if pid == os.getpid():
-            _ended()
-        time.sleep(0.002)
-
-
-def _living(pid: int) -> list[int]:
-    living = []
-    for one in _descendants(pid):
-        with contextlib.suppress(OSError), open(f"/proc/{one}/stat", "rb") as file:
-            if file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
-                living.append(one)
-    return living
-
-
-def _end_all_but(worker: int) -> None:
-    """A kernel with far too many processes: end it with all of them, and let the worker find it dead."""
-    for _ in range(200):
-        below = [one for one in _living(os.getpid()) if one != worker]
-        if not below:
-            return
-        for one in below:
+    while (children := _parents().get(os.getpid(), set()) - spared) and time.monotonic() < until:
+        for pid in children:
+            for end in (os.killpg, os.kill):  # a group goes in one blow, which a bomb does not survive
+                with contextlib.suppress(OSError):
+                    end(pid, signal.SIGKILL)
+        time.sleep(0.005)
+        for pid in children:
             with contextlib.suppress(OSError):
-                if os.getpgid(one) not in (os.getpgid(0), os.getpgid(worker)):
-                    os.killpg(os.getpgid(one), signal.SIGKILL)  # all of a bomb in one blow
-            _kill(one)
-        _ended()
+                os.waitpid(pid, os.WNOHANG)
 
 
-def _kill(pid: int) -> None:
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
+def _count_below(pid: int) -> int:
+    """How many processes there are below ``pid``."""
+    children, count, waiting = _parents(), 0, [pid]
+    while waiting:
+        below = children.get(waiting.pop(), set())
+        count += len(below)
+        waiting.extend(below)
+    return count
+
+
+def _parents() -> dict[int, set[int]]:
+    """Process -> its children, from one reading of /proc."""
+    children: dict[int, set[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+            parent = int(file.read().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, set()).add(int(name))
+    return children
 
 
 def _say(descriptor: int, answer: dict[str, Any]) -> None:

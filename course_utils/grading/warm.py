@@ -12,6 +12,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from course_utils.grading import nursery as script
@@ -45,9 +46,7 @@ class Nursery:
     def start(self, request: dict[str, Any]) -> int:
         """Start a run and return its keeper's process number. Raises OSError when the nursery is gone."""
         self._wait_until_ready()
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
-        self._process.stdin.flush()
+        self._ask(request)
         while "started" not in (answer := self._answer(ENOUGH)):
             self._note(answer)
         return answer["started"]
@@ -59,17 +58,25 @@ class Nursery:
 
     def end(self, keeper: int) -> None:
         """End a run with everything that it started."""
+        until = monotonic() + ENOUGH
         if self.is_running(keeper):
-            script.end_descendants(keeper)
-            script._kill(keeper)
+            with suppress(OSError):
+                self._ask({"end": keeper})
+            while self.is_running(keeper) and monotonic() < until:
+                sleep(0.005)
         self._ended.discard(keeper)
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
+        self._process.stdin.flush()
 
     def close(self) -> None:
         """The nursery ends its runs and itself when its input ends."""
         with suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(15)
         except subprocess.TimeoutExpired:
             self._process.kill()
 
