@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from course_utils.checks import find
+
 Status = Literal["passed", "wrong", "not_attempted", "error", "timeout", "kernel_died", "missing"]
 
 LESSONS = {
@@ -75,6 +77,24 @@ class NotebookReport:
         }
         said = {"message": self.message, "tampering": list(self.tampering)}
         return data | {name: value for name, value in said.items() if value}
+
+
+def from_json(data: dict[str, Any]) -> NotebookReport:
+    """The inverse of ``NotebookReport.as_json``."""
+    entries = (ExerciseReport(**entry, bonus=_is_bonus(entry["id"])) for entry in data["exercises"])
+    return NotebookReport(
+        data["path"],
+        data["status"],
+        data["lesson"],
+        tuple(entries),
+        data.get("message", ""),
+        tuple(data.get("tampering", ())),
+    )
+
+
+def _is_bonus(exercise_id: str) -> bool:
+    exercise = find(exercise_id)
+    return exercise is not None and exercise.bonus
 
 
 def as_json(reports: Sequence[NotebookReport]) -> dict[str, Any]:

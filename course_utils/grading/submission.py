@@ -18,6 +18,15 @@ class BadNotebook(Exception):
 
 def read_code_cells(path: Path) -> list[str]:
     """The sources of the notebook's code cells, in order, with ``\\n`` as line end. Raises BadNotebook."""
+    return _read_cells(path, "code")
+
+
+def read_markdown_cells(path: Path) -> list[str]:
+    """The same for the cells of text."""
+    return _read_cells(path, "markdown")
+
+
+def _read_cells(path: Path, kind: str) -> list[str]:
     notebook = _parse(_read_text(path))
     if isinstance(notebook, dict) and notebook.get("nbformat") in (1, 2, 3):
         notebook = _upgrade(notebook)
@@ -26,7 +35,7 @@ def read_code_cells(path: Path) -> list[str]:
         raise BadNotebook("this is JSON, but not a notebook: it has no cells.")
     if not cells:
         raise BadNotebook("the notebook is empty: it has no cells.")
-    return [source for number, cell in enumerate(cells, 1) if (source := _code(cell, number)) is not None]
+    return [source for number, cell in enumerate(cells, 1) if (source := _source(cell, number, kind)) is not None]
 
 
 def _read_text(path: Path) -> str:
@@ -81,11 +90,11 @@ def _upgrade(notebook: dict[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def _code(cell: Any, number: int) -> str | None:
-    """The source of a code cell, None for any other cell."""
+def _source(cell: Any, number: int, kind: str) -> str | None:
+    """The source of a cell of this kind, None for any other cell."""
     if not isinstance(cell, dict) or "cell_type" not in cell:
         raise BadNotebook(f"the notebook is damaged: cell {number} is not a cell.")
-    if cell["cell_type"] != "code":
+    if cell["cell_type"] != kind:
         return None
     source = cell.get("source", "")
     if isinstance(source, list) and all(isinstance(line, str) for line in source):

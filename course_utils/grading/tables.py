@@ -12,6 +12,7 @@ from rich.table import Table
 
 from course_utils.checks import exercises, lessons
 from course_utils.grading.report import LESSONS, ExerciseReport, NotebookReport
+from course_utils.grading.summary import Summary
 
 WORDS = {
     "passed": "[green]✓ passed[/]",
@@ -57,6 +58,27 @@ def _print_notebook(report: NotebookReport, console: Console) -> None:
 def _diagnosis(exercise: ExerciseReport) -> str:
     name = f"[italic]{escape(exercise.misconception)}[/]: " if exercise.misconception else ""
     return name + escape(exercise.message)
+
+
+def print_summary(summary: Summary, console: Console) -> None:
+    """A class: points by exercise, the commonest misconceptions, and points by learner."""
+    table = Table("Exercise", "", title="Points by exercise", title_justify="left", title_style="bold")
+    for name in ("Passed", "Tried", "Mean points"):
+        table.add_column(name, justify="right")
+    for e in summary.exercises:
+        table.add_row(e.id, escape(e.title), str(e.passed), str(e.tried), f"{e.mean:.1f} of {e.possible}")
+    console.print(table)
+    if summary.misconceptions:
+        console.print("[bold]The commonest misconceptions[/]")
+        for exercise_id, name, count in summary.misconceptions[:12]:
+            console.print(f"  {count:3}  {exercise_id} {escape(name)}")
+    table = Table("Learner", title="Learners", title_justify="left", title_style="bold")
+    table.add_column("Points", justify="right")
+    table.add_column("Remarks")
+    for learner in summary.learners:
+        points = f"{learner.points} of {learner.possible}"
+        table.add_row(escape(learner.name), points, escape("\n".join(learner.remarks)))
+    console.print(table)
 
 
 def print_progress(passed: Mapping[str, Mapping[str, Any]], console: Console) -> None:

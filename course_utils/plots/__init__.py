@@ -18,6 +18,7 @@ from course_utils.plots.drawings import draw_table, seq2seq_picture
 from course_utils.plots.heads import head_maps, multi_head_picture, reach_picture, split_picture
 from course_utils.plots.look_up import look_up_picture, paths_picture
 from course_utils.plots.maps import attention_map, draw_bars, draw_map, weight_bars
+from course_utils.plots.marks import misconception_bars
 from course_utils.plots.masks import draw_mask, influence_maps, mask_panels, masked_weights
 from course_utils.plots.measurements import draw_lines, measured_lines
 from course_utils.plots.positions import distance_panels, draw_hand, draw_position_map, hands_picture, position_map
@@ -55,6 +56,7 @@ __all__ = [
     "masked_weights",
     "measured_lines",
     "memory_weights",
+    "misconception_bars",
     "multi_head_picture",
     "new_figure",
     "norm_paths_picture",
