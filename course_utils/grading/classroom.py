@@ -83,7 +83,7 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Client]:
         raise ClassError("Grading with several workers needs Dask: pip install 'course-utils[cluster]'") from None
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout="20s", set_as_default=False)
+            client = Client(scheduler, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise ClassError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
         with client:

@@ -68,11 +68,10 @@ def read_hints(exercises: Path) -> dict[str, list[tuple[str, str]]]:
             cells = read_markdown_cells(path)
         except BadNotebook:
             continue
-        for text in cells:
-            parts = re.split(r"^## Exercise (\d+\.\d+)", text, flags=re.MULTILINE)
-            for exercise_id, task in zip(parts[1::2], parts[2::2], strict=True):
-                folded = re.findall(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", task, re.DOTALL)
-                found[exercise_id] = [(title.strip(), body.strip()) for title, body in folded]
+        parts = re.split(r"^## Exercise (\d+\.\d+)", "\n\n".join(cells), flags=re.MULTILINE)
+        for exercise_id, task in zip(parts[1::2], parts[2::2], strict=True):
+            folded = re.findall(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", task, re.DOTALL)
+            found[exercise_id] = [(title.strip(), body.strip()) for title, body in folded]
     return found
 
 
