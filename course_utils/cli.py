@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -11,12 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from rich.console import Console
-
-    from course_utils.grading.report import NotebookReport
-    from course_utils.grading.runner import Limits
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # to the program behind the command
 
@@ -53,16 +49,69 @@ def common(
         os.environ["COURSE_DEBUG"] = "1"
 
 
-@app.command(context_settings=PASS_ON)
-def lab(context: typer.Context) -> None:
-    """Open JupyterLab on the first lesson. Further arguments go to JupyterLab."""
+@app.command(context_settings=PASS_ON, options_metavar="[LESSON] [OPTIONS]")
+def lab(
+    context: typer.Context,
+    repository: Annotated[
+        bool, typer.Option("--repository", help="Open the course's own folders, for maintainers, not the working copy.")
+    ] = False,
+) -> None:
+    """Open JupyterLab on your working copy of the course, in the folder workbook: lab 03 opens lesson 03.
+
+    The working copy is brought up to date first; files that you worked on stay as they are. Further arguments
+    go to JupyterLab.
+    """
     from course_utils import project
 
+    arguments = list(context.args)
+    lesson = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
     try:
-        code = project.lab(project.find_root(), context.args)
+        code = project.lab(project.find_root(), arguments, lesson, repository, _say)
     except project.ProjectError as error:
         _stop(str(error))
     raise typer.Exit(code)
+
+
+@app.command()
+def reset(
+    notebooks: Annotated[
+        list[str], typer.Argument(metavar="NUMBER...", help="Such as 03; names and paths do, too.", show_default=False)
+    ],
+    lesson: Annotated[bool, typer.Option("--lesson", help="The lesson's notebook, not its exercises.")] = False,
+) -> None:
+    """Start a notebook of exercises afresh in your working copy. Yours is kept beside it, with the date in its name."""
+    from course_utils import project, workspace
+
+    try:
+        for sentence in workspace.reset(project.find_root(), notebooks, lesson):
+            print(sentence)
+    except project.ProjectError as error:
+        _stop(str(error))
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is wrong with this environment, and what to do about it.
+
+    Exit code 0: all that the course needs is there. 1: something is broken.
+    """
+    from course_utils import doctor as examination
+    from course_utils import project
+
+    try:
+        root = project.find_root()
+    except project.ProjectError:  # an installed course-utils, as in Colab
+        root = None
+    findings = examination.examine(root)
+    if as_json:
+        print(json.dumps(examination.as_json(findings), indent=1))
+    else:
+        for finding in findings:
+            print(f"{examination.MARKS[finding.level]} {finding.about}: {finding.text}")
+    if examination.is_broken(findings):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -75,30 +124,59 @@ def grade(
     cell_timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="The longest that one cell may run.")
     ] = 60.0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a page for each learner and one for the class.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one line of marks for each learner.")] = None,
+    gradebook: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A class: one folder a learner; marks are kept here, graded once."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes for a class; one for each core.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="A running Dask cluster instead, for a class.")
+    ] = None,
 ) -> None:
-    """Grade notebooks. The files are only read; each is run in a process of its own.
+    """Grade notebooks. The files are only read; each is run in processes of its own.
+
+    A class: course grade submissions/ --gradebook grades.sqlite. Stopped and run again, it grades what is missing.
 
     Exit code 0: graded, whatever the marks. 1: below --require. 2: nothing could be graded.
     """
     percent = _percent(require)
-    notebooks = list(_notebooks(paths))
-    if not notebooks:
-        _stop("There are no notebooks in " + ", ".join(map(str, paths)) + ".")
+    if gradebook is None and (workers or scheduler):
+        _stop("--workers and --scheduler are for a class: name a file for its marks with --gradebook.")
 
-    from course_utils.grading import report
+    from course_utils.grading import command, report
+    from course_utils.grading.classroom import ClassError, submissions
+    from course_utils.grading.gradebook import GradebookError
     from course_utils.grading.runner import Limits
 
+    limits = Limits(cell=cell_timeout)
+    found = submissions(paths) if gradebook is not None else command.notebooks(paths)
+    if not found:
+        _stop("There are no notebooks in " + ", ".join(map(str, paths)) + ".")
     try:
-        reports = _grade_all(notebooks, Limits(cell=cell_timeout))
+        if gradebook is None:
+            results = command.grade_one_by_one(found, limits)
+        else:
+            results = command.grade_into(gradebook, found, limits, workers, scheduler)
     except KeyboardInterrupt:
-        _complain("Stopped: nothing was graded to its end.")
+        kept = "nothing was graded to its end" if gradebook is None else "what is graded is kept; run it again to go on"
+        _complain(f"Stopped: {kept}.")
         raise typer.Exit(130) from None
+    except (ClassError, GradebookError) as error:
+        _stop(str(error))
+    reports = [result.report for result in results]
     if as_json:
         print(json.dumps(report.as_json(reports), indent=1))  # ASCII, right in every console's encoding
     else:
-        from course_utils.grading.tables import print_reports
-
-        print_reports(reports, _console())
+        command.show(results, _console(), as_class=gradebook is not None)
+    try:
+        for written in command.export(results, csv, html):
+            _complain(f"Written: {written}")
+    except OSError as error:
+        _stop(f"{error.filename or 'A file'} could not be written ({error.strerror}).")
     for bad in (r for r in reports if r.status == "invalid"):
         _complain(f"{bad.path}: {bad.message}")
     if all(r.status == "invalid" for r in reports):
@@ -137,6 +215,32 @@ def build(
         raise typer.Exit(1)
     if not changed:
         print("Every notebook is as it should be.")
+
+
+@app.command()
+def site(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where the pages go.", show_default="site in the course's folder")
+    ] = None,
+) -> None:
+    """Make web pages of all lessons, exercises and solutions, for reading; needs no network and no kernel.
+
+    Exit code 1: a link or picture inside the pages is broken, and the folder was left as it was.
+    """
+    from course_utils import project
+    from course_utils.site import SiteError
+
+    try:
+        root = project.find_root()
+        target = folder or root / "site"
+        broken = _build_site(root, target)
+    except (project.ProjectError, SiteError) as error:
+        _stop(str(error))
+    if broken:
+        print("\n".join(broken))
+        _complain(f"{len(broken)} broken. The pages were not put into {target}.")
+        raise typer.Exit(1)
+    print(f"The pages are in {target}. Open {target / 'index.html'} in a browser.")
 
 
 @app.command()
@@ -179,32 +283,20 @@ def test(context: typer.Context) -> None:
     raise typer.Exit(code)
 
 
-def _notebooks(paths: Sequence[Path]) -> Iterator[Path]:
-    """Each notebook once, in order; a folder stands for the notebooks in it."""
-    found = []
-    for path in paths:
-        is_folder = path.is_dir() and path.suffix != ".ipynb"
-        found.extend(sorted(path.glob("*.ipynb")) if is_folder else [path])
-    yield from dict.fromkeys(found)
-
-
-def _grade_all(notebooks: Sequence[Path], limits: Limits) -> list[NotebookReport]:
+def _build_site(root: Path, target: Path) -> list[str]:
     """With a bar on the terminal, if there is one."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from course_utils.grading.runner import grade as grade_one
+    from course_utils import site as pages
 
+    if importlib.util.find_spec("nbconvert") is None:
+        raise pages.SiteError("nbconvert is not installed here. Install it with: pip install 'course-utils[lab]'")
     screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    reports = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("Grading", total=len(notebooks))
-        for path in notebooks:
-            bar.update(task, description=f"Grading {path.name}")
-            reports.append(grade_one(path, limits))
-            bar.advance(task)
-    return reports
+        task = bar.add_task("Pages", total=pages.page_count(root), completed=-1)
+        return pages.build(root, target, lambda name: bar.update(task, description=name, advance=1))
 
 
 def _percent(text: str | None) -> float | None:
@@ -229,6 +321,10 @@ def _home() -> str:
     from importlib.metadata import metadata
 
     return (metadata("course-utils").get_all("Project-URL") or ["Repository, "])[0].split(", ")[1]
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # before whatever a program started next prints
 
 
 def _complain(text: str) -> None:

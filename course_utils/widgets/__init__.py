@@ -3,6 +3,7 @@
 They need nothing that ipywidgets 7.7 lacks. Where widgets do not run (a static page, a preview), a picture stands.
 """
 
+from course_utils.widgets.attention import Attention, AttentionExplorer, attention_explorer
 from course_utils.widgets.beam import beam_explorer
 from course_utils.widgets.continual import frequency_explorer, memory_explorer
 from course_utils.widgets.depth import depth_explorer
@@ -17,8 +18,11 @@ from course_utils.widgets.translation import DecodingSteps, decoding_explorer, t
 
 __all__ = [
     "WIDGET_VIEW",
+    "Attention",
+    "AttentionExplorer",
     "DecodingSteps",
     "Explorer",
+    "attention_explorer",
     "beam_explorer",
     "decode_with_heads",
     "decoding_explorer",
