@@ -147,6 +147,10 @@ def grade(
     if gradebook is None and (workers or scheduler):
         _stop("--workers and --scheduler are for a class: name a file for its marks with --gradebook.")
 
+    from course_utils.grading import warm
+
+    if gradebook is None:
+        warm.nursery()  # it imports torch while we do
     from course_utils.grading import command, report
     from course_utils.grading.classroom import ClassError, submissions
     from course_utils.grading.gradebook import GradebookError
@@ -218,6 +222,37 @@ def build(
 
 
 @app.command()
+def publish(
+    repository: Annotated[
+        str | None, typer.Argument(metavar="OWNER/NAME", help="As in its address on GitHub.", show_default=False)
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if a file names another than pyproject.toml.")
+    ] = False,
+) -> None:
+    """Make the course name this repository on GitHub: in pyproject.toml, the Colab badges and the set-up cells."""
+    from course_utils import project
+    from course_utils.publish import PublishError, strangers
+    from course_utils.publish import publish as publish_as
+
+    if (repository is None) != check:
+        _stop("Name the repository as OWNER/NAME, or write --check alone to compare the files with pyproject.toml.")
+    try:
+        root = project.find_root()
+        if repository is None:
+            _name_strangers(root, strangers(root))
+            return
+        if root not in (here := Path.cwd().resolve(), *here.parents):  # nobody means to change a folder that they are not in
+            _stop(f"This is not the course's folder. It is {root}: go there and run the command again.")
+        written = publish_as(root, repository)
+    except (project.ProjectError, PublishError) as error:
+        _stop(str(error))
+    for path in written:
+        print(f"{path.relative_to(root)} written")
+    print(f"Every file of the course names {repository}.")
+
+
+@app.command()
 def site(
     folder: Annotated[
         Path | None, typer.Argument(help="Where the pages go.", show_default="site in the course's folder")
@@ -281,6 +316,16 @@ def test(context: typer.Context) -> None:
     except project.ProjectError as error:
         _stop(str(error))
     raise typer.Exit(code)
+
+
+def _name_strangers(root: Path, found: dict[Path, list[str]]) -> None:
+    """What `course publish --check` says, and its exit code."""
+    for path, names in found.items():
+        print(f"{path.relative_to(root)} names {', '.join(names)}")
+    if found:
+        _complain("pyproject.toml names another repository. Run `course publish OWNER/NAME` and commit what it writes.")
+        raise typer.Exit(1)
+    print("Every file of the course names the same repository.")
 
 
 def _build_site(root: Path, target: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""``course build``: the exercises from their solutions, and every notebook saved in one and the same way.
+"""``course build``: the exercises from their solutions, every notebook with the same set-up and saved in the same way.
 
 Two runs give the same bytes, so that a difference in git is a difference in content.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_utils.colab import FIRST_WORDS, set_up_cell
 from course_utils.grading.progress import write_atomically
 from course_utils.grading.rebuild import marker_of
 
@@ -22,10 +24,19 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 KEPT_CELL_METADATA = ("jupyter", "tags")
+FOR_GPU = Path("notebooks", "09_training_on_gpu.ipynb")
 
 
 class BuildError(Exception):
     """A notebook that cannot be built; the text names it and the cell."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the course is published as: ``owner/name`` on GitHub, and the version of the package."""
+
+    repository: str
+    version: str
 
 
 def build(root: Path) -> list[Path]:
@@ -40,7 +51,7 @@ def differing(root: Path) -> dict[Path, str]:
     """Path -> what the file should hold, for every notebook that holds something else. Writes nothing."""
     wanted: dict[Path, str] = {}
     for path in sorted([*root.glob("notebooks/*.ipynb"), *root.glob("solutions/*.ipynb")]):
-        notebook = _load(path)
+        notebook = with_set_up(_load(path), path, root)
         wanted[path] = _text(normalised(notebook, path.stem))
         if path.parent.name == "solutions":
             exercise = root / "exercises" / path.name
@@ -49,6 +60,39 @@ def differing(root: Path) -> dict[Path, str]:
     if strays:
         raise BuildError(f"{strays[0]} is made from no solution: remove it, or add solutions/{strays[0].name}.")
     return {path: text for path, text in wanted.items() if not _holds(path, text)}
+
+
+def release(root: Path) -> Release:
+    """As pyproject.toml says. Raises BuildError."""
+    path = root / "pyproject.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise BuildError(f"{path} cannot be read: this is not the course's folder.") from None
+
+    def value(section: str, key: str, shape: str) -> str:  # Python 3.10 has no tomllib
+        within = rf"^\[{re.escape(section)}\][^\n]*\n(?:(?!\[)[^\n]*\n)*?"
+        match = re.search(rf'{within}{key}\s*=\s*"{shape}"', text, re.MULTILINE)
+        if match is None:
+            raise BuildError(f"{path} names no {key} of the kind that is needed in [{section}].")
+        return match[1]
+
+    if value("project", "name", '([^"]+)') != "course-utils":
+        raise BuildError(f"{path} is the file of another project.")
+    repository = value("project.urls", "Repository", 'https://github\\.com/([^/"]+/[^/"]+)')
+    return Release(repository, value("project", "version", '([0-9][^"]*)'))
+
+
+def with_set_up(notebook: dict[str, Any], path: Path, root: Path) -> dict[str, Any]:
+    """The notebook with the present set-up cell: it installs from the present address, and names this release."""
+
+    def present(cell: dict[str, Any]) -> dict[str, Any]:
+        if cell["cell_type"] != "code" or not "".join(cell["source"]).startswith(FIRST_WORDS):
+            return cell
+        this = release(root)
+        return {**cell, "source": set_up_cell(this.repository, this.version, path == root / FOR_GPU)}
+
+    return {**notebook, "cells": [present(cell) for cell in notebook["cells"]]}
 
 
 def normalised(notebook: dict[str, Any], stem: str) -> dict[str, Any]:

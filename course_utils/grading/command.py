@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from course_utils.grading import warm
 from course_utils.grading.classroom import Submission, cluster, grade_class, missing
 from course_utils.grading.gradebook import Gradebook, Result
 from course_utils.grading.progress import write_atomically
@@ -34,7 +33,6 @@ def notebooks(paths: Sequence[Path]) -> list[Submission]:
 
 def grade_one_by_one(found: Sequence[Submission], limits: Limits) -> list[Result]:
     """Grade in this process, and keep the marks nowhere."""
-    warm.nursery()  # it gets ready while the first notebook is read
     results = []
     with _bar(len(found)) as advance:
         for submission in found:

@@ -207,7 +207,10 @@ def _failure(entry: dict[str, Any], cell_timeout: float) -> tuple[Status, str] |
     if entry["timed_out"]:
         return "timeout", f"took more than {cell_timeout:g} s and was stopped. Look for a loop that never ends."
     if entry["died"]:
-        return "kernel_died", "ended the Python process. Look for `exit()`, a crash in native code, or too much memory."
+        return (
+            "kernel_died",
+            "ended the Python process. Look for `exit()`, a crash in native code, too much memory, or too many processes.",
+        )
     if entry["ok"]:
         return None
     error = entry["error"] or {"name": "", "message": ""}

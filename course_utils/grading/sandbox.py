@@ -34,19 +34,11 @@ KERNEL = "course-grading"
 LARGEST_RECORD = 64 * 2**20  # bytes
 CUT = "cut the connection over which it is watched"
 PAUSE = 0.02  # seconds between two looks at whether a run has ended
-RUN_VARIABLE = "COURSE_RUN"  # in the environment of every process of a run, so that strays are found
 BOOT = (
     "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
     "from course_utils.grading.inside.launcher import main; main()"
 )
 
-# All that a run sees of the grader's environment: no settings of Python, pytest or Jupyter, and nobody's passwords.
-_NAMES = (
-    "PATH USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH "
-    "DYLD_LIBRARY_PATH SYSTEMROOT WINDIR COMSPEC PATHEXT SYSTEMDRIVE USERPROFILE APPDATA LOCALAPPDATA PROGRAMDATA "
-    "PROGRAMFILES NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE"
-)
-PASSED_ON = frozenset(_NAMES.split())
 Talk = Callable[[Channel, dict[str, Any]], None]
 
 
@@ -132,7 +124,7 @@ class _Run:
         return {
             "worker": asdict(worker),
             "kernel": kernel,
-            "environment": environment(self.folder, self.nonce),
+            "environment": warm.environment(self.folder, self.nonce),
             "log": str(self.folder / "worker.log"),
             "notebook_folder": str(Path(worker.notebook).parent),
         }
@@ -236,35 +228,6 @@ def _python() -> list[str]:
     return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 
 
-def environment(folder: Path, run: str) -> dict[str, str]:
-    """What a run sees: the little of ours that it needs, and folders of its own for everything that leaves traces."""
-    kept = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON}
-    home = folder / "home"
-    return kept | {
-        RUN_VARIABLE: run,
-        "COURSE_HOME": str(home / "course"),
-        "CUDA_VISIBLE_DEVICES": "-1",  # the same marks with and without a GPU
-        "HOME": str(home),
-        "IPYTHONDIR": str(home / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(home / "config"),
-        "JUPYTER_DATA_DIR": str(home / "data"),
-        "JUPYTER_PATH": str(folder / "jupyter"),
-        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        "MPLCONFIGDIR": str(warm.figures_cache()),
-        # One thread each: the exercises are small, and more threads wait for each other on a busy machine.
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        # A `pip install` in a notebook must not change the grader's own packages.
-        "PIP_TARGET": str(home / "pip"),
-        "PIP_RETRIES": "0",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUTF8": "1",
-    }
-
-
 @contextmanager
 def _started(folder: Path, request: dict[str, Any]) -> Iterator[Callable[[], bool]]:
     """A started run as a function that tells whether it is still going; afterwards nothing of it is left running."""
@@ -281,7 +244,7 @@ def _started(folder: Path, request: dict[str, Any]) -> Iterator[Callable[[], boo
         yield lambda: nursery.is_running(keeper)
     finally:
         nursery.end(keeper)
-        _kill_strays(keeper, request["environment"][RUN_VARIABLE])
+        _kill_strays(keeper, request["environment"][warm.RUN_VARIABLE])
 
 
 @contextmanager
@@ -304,7 +267,7 @@ def _cold(folder: Path, request: dict[str, Any]) -> Iterator[Callable[[], bool]]
             if process.poll() is None and os.name == "posix":
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-            _kill_strays(process.pid, request["environment"][RUN_VARIABLE])
+            _kill_strays(process.pid, request["environment"][warm.RUN_VARIABLE])
             process.kill()
             process.wait()
 
@@ -321,7 +284,7 @@ def _kill_strays(worker: int, run: str) -> None:
         return
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.pid not in (worker, os.getpid()) and process.environ().get(RUN_VARIABLE) == run:
+            if process.pid not in (worker, os.getpid()) and process.environ().get(warm.RUN_VARIABLE) == run:
                 process.kill()
 
 

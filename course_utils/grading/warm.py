@@ -1,4 +1,7 @@
-"""This process's nursery, see ``nursery``: started once, used for every run, gone with this process."""
+"""This process's nursery, see ``nursery``: started once, used for every run, gone with this process.
+
+Nothing in here imports torch, so that the nursery can import it while this process does.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,16 @@ from typing import Any
 from course_utils.grading import nursery as script
 
 ENOUGH = 120.0  # seconds for the first import of everything on a slow disk
+RUN_VARIABLE = "COURSE_RUN"  # in the environment of every process of a run, so that strays are found
 OFF = "COURSE_COLD"  # set in the environment: start new processes for every run, as on Windows and macOS
+
+# All that a run sees of the grader's environment: no settings of Python, pytest or Jupyter, and nobody's passwords.
+_NAMES = (
+    "PATH USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH "
+    "DYLD_LIBRARY_PATH SYSTEMROOT WINDIR COMSPEC PATHEXT SYSTEMDRIVE USERPROFILE APPDATA LOCALAPPDATA PROGRAMDATA "
+    "PROGRAMFILES NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE"
+)
+PASSED_ON = frozenset(_NAMES.split())
 
 
 class Nursery:
@@ -123,11 +135,38 @@ def nursery() -> Nursery | None:
     _failed = _current is not None and not _current._ready
     if _failed:
         return None
-    from course_utils.grading.sandbox import environment
-
     _current = Nursery(environment(Path(folder_until_exit("course-home-")), ""))
     atexit.register(_current.close)
     return _current
+
+
+def environment(folder: Path, run: str) -> dict[str, str]:
+    """What a run sees: the little of ours that it needs, and folders of its own for everything that leaves traces."""
+    kept = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON}
+    home = folder / "home"
+    return kept | {
+        RUN_VARIABLE: run,
+        "COURSE_HOME": str(home / "course"),
+        "CUDA_VISIBLE_DEVICES": "-1",  # the same marks with and without a GPU
+        "HOME": str(home),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_PATH": str(folder / "jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": str(figures_cache()),
+        # One thread each: the exercises are small, and more threads wait for each other on a busy machine.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        # A `pip install` in a notebook must not change the grader's own packages.
+        "PIP_TARGET": str(home / "pip"),
+        "PIP_RETRIES": "0",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+    }
 
 
 @functools.cache
