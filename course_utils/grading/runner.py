@@ -209,7 +209,7 @@ def _failure(entry: dict[str, Any], cell_timeout: float) -> tuple[Status, str] |
     if entry["died"]:
         return (
             "kernel_died",
-            "ended the Python process. Look for `exit()`, a crash in native code, too much memory, or too many processes.",
+            "ended the Python process. Look for `exit()`, a crash in native code, too much memory, many processes.",
         )
     if entry["ok"]:
         return None
