@@ -5,8 +5,7 @@ Importing it is cheap; torch and matplotlib are imported by the modules that nee
 
 from typing import Any
 
-__version__ = "0.1.0"
-__all__ = ["check"]
+__all__ = ["check", "setup"]
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +13,12 @@ def __getattr__(name: str) -> Any:
         from course_utils.grading.notebook import check
 
         return check
+    if name == "setup":
+        from course_utils.colab import setup
+
+        return setup
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("course-utils")
     raise AttributeError(f"module 'course_utils' has no attribute {name!r}")

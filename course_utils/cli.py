@@ -183,6 +183,8 @@ def grade(
         _stop(f"{error.filename or 'A file'} could not be written ({error.strerror}).")
     for bad in (r for r in reports if r.status == "invalid"):
         _complain(f"{bad.path}: {bad.message}")
+    if gradebook is None and (where := command.hint(found)):
+        _complain(where)
     if all(r.status == "invalid" for r in reports):
         raise typer.Exit(2)
     if percent is not None and report.falls_short(reports, percent):
@@ -242,7 +244,8 @@ def publish(
         if repository is None:
             _name_strangers(root, strangers(root))
             return
-        if root not in (here := Path.cwd().resolve(), *here.parents):  # nobody means to change a folder that they are not in
+        here = Path.cwd().resolve()
+        if root not in (here, *here.parents):  # nobody means to change a folder that they are not in
             _stop(f"This is not the course's folder. It is {root}: go there and run the command again.")
         written = publish_as(root, repository)
     except (project.ProjectError, PublishError) as error:

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
 START = Path("notebooks", "00_start_here.ipynb")
+WORKBOOK = "workbook"  # the folder of the learner's working copy; see workspace.py
+SETTINGS = Path(__file__).resolve().parent / "lab_settings"
+LAYOUT = "default-37a8.jupyterlab-workspace"  # JupyterLab's name for the layout of a window without a name
 
 
 class ProjectError(Exception):
@@ -23,17 +27,60 @@ def find_root(start: Path | None = None) -> Path:
     """The nearest folder upwards that holds the lessons, else the one beside this package. Raises ProjectError."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
-        if (folder / START).is_file():
+        is_copy = folder.name == WORKBOOK and (folder.parent / START).is_file()
+        if (folder / START).is_file() and not is_copy:
             return folder
     raise ProjectError(f"The course was not found: neither {here} nor a folder above it holds {START}.")
 
 
-def lab(root: Path, extra: Sequence[str] = ()) -> int:
-    """Open JupyterLab on the first lesson; returns its exit code."""
+def lab(
+    root: Path,
+    extra: Sequence[str] = (),
+    lesson: str | None = None,
+    repository: bool = False,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Open JupyterLab on the learner's working copy, brought up to date; returns its exit code.
+
+    Args:
+        root: the course's folder.
+        extra: more arguments for JupyterLab; they win over the course's own.
+        lesson: a number, name or path; None: the first lesson.
+        repository: open the course's folder itself, as maintainers need it, and no working copy.
+        say: prints one line.
+    """
+    from course_utils import workspace  # it imports this module
+
     if importlib.util.find_spec("jupyterlab") is None:
         raise ProjectError("JupyterLab is not installed here. Install it with: pip install 'course-utils[lab]'")
-    command = [sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{START.as_posix()}", *extra]
-    return _call(command, root)
+    opened = workspace.find(root, lesson, "notebooks") if lesson else START.as_posix()
+    folder = root if repository else root / WORKBOOK
+    if not repository:
+        for sentence in workspace.update(root):
+            say(sentence)
+    options = [f"--LabApp.default_url=/lab/tree/{opened}", f"--ServerApp.root_dir={folder}", *_look(folder, repository)]
+    given = {argument.split("=")[0] for argument in extra}  # JupyterLab takes none of them twice
+    own = [option for option in options if option.split("=")[0] not in given]
+    # Without this, a kernel of the same name in the user's home folder would come before the environment's.
+    env = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    return _call([sys.executable, "-m", "jupyterlab", *own, *extra], folder, env)
+
+
+def _look(folder: Path, repository: bool) -> Iterator[str]:
+    """JupyterLab's options for the course's look. All of it are defaults: the user's own settings win."""
+    from jupyter_core.paths import jupyter_config_dir
+
+    yield f"--LabApp.app_settings_dir={SETTINGS}"
+    yield "--LabApp.custom_css=True"
+    styles = Path(jupyter_config_dir(), "custom")
+    yield f"--ServerApp.tornado_settings=static_custom_path={styles if styles.is_dir() else SETTINGS / 'custom'}"
+    if not repository:
+        layouts = folder / ".layout"
+        with suppress(OSError):  # the layout is a comfort
+            layouts.mkdir(exist_ok=True)
+            with (layouts / LAYOUT).open("x", encoding="utf-8") as file:
+                file.write((SETTINGS / "layout.json").read_text(encoding="utf-8"))
+        yield f"--LabApp.workspaces_dir={layouts}"
 
 
 def test(root: Path, extra: Sequence[str], say: Callable[[str], None]) -> int:

@@ -195,14 +195,14 @@ def test_where_there_is_no_course_that_is_said(tmp_path: Path, monkeypatch: pyte
 
 def test_lab_opens_the_first_lesson_and_passes_arguments_on(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[list[str], Path]] = []
-    monkeypatch.setattr(project, "_call", lambda command, folder: calls.append((command, folder)) or 3)
+    monkeypatch.setattr(project, "_call", lambda command, folder, env: calls.append((command, folder)) or 3)
     monkeypatch.setattr(project.importlib.util, "find_spec", lambda name: object())
     assert run("lab", "--no-browser", "--port=9999").exit_code == 3
     [(command, folder)] = calls
     assert command[1:3] == ["-m", "jupyterlab"]
     assert command[3] == "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"
-    assert command[4:] == ["--no-browser", "--port=9999"]
-    assert folder == course
+    assert command[-2:] == ["--no-browser", "--port=9999"]
+    assert folder == course / "workbook"
 
 
 def test_lab_says_how_to_get_jupyterlab(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:

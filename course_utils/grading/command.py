@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,16 +20,50 @@ from course_utils.grading.gradebook import Gradebook, Result
 from course_utils.grading.progress import write_atomically
 from course_utils.grading.runner import Limits, grade
 
+KEPT = re.compile(r"\.\d{4}-\d\d-\d\d-\d{6}(-\d+)?\.ipynb$")  # a dated copy, see workspace.reset
 EVERY = 20.0  # seconds between two lines of progress where there is no terminal
 
 
 def notebooks(paths: Sequence[Path]) -> list[Submission]:
-    """Each notebook once, in order; a folder stands for the notebooks in it."""
+    """Each notebook once, in order.
+
+    A folder stands for the notebooks in it, without the copies that ``course reset`` kept; what is no file, for the
+    learner's own copy of these exercises ("03").
+    """
     found = []
     for path in paths:
-        is_folder = path.is_dir() and path.suffix != ".ipynb"
-        found.extend(sorted(path.glob("*.ipynb")) if is_folder else [path])
+        if path.is_dir() and path.suffix != ".ipynb":
+            found.extend(p for p in sorted(path.glob("*.ipynb")) if not KEPT.search(p.name))
+        else:
+            found.append(path if path.exists() else _own_copy(path) or path)
     return [Submission(path.stem, path, path.name) for path in dict.fromkeys(found)]
+
+
+def _own_copy(path: Path) -> Path | None:
+    from course_utils.project import ProjectError, find_root
+    from course_utils.workspace import resolve
+
+    try:
+        return resolve(find_root(), str(path))
+    except ProjectError:
+        return None
+
+
+def hint(found: Sequence[Submission]) -> str:
+    """Where the learner's own work is, if it is the course's files that are graded; else empty."""
+    from course_utils.project import WORKBOOK, ProjectError, find_root
+
+    try:
+        root = find_root()
+    except ProjectError:
+        return ""
+    for submission in found:
+        own = root / WORKBOOK / "exercises" / submission.path.name
+        if submission.path.resolve().parent == root / "exercises" and own.exists():
+            return (
+                f"These are the course's own files. Yours: {own.relative_to(root)}, or `course grade {own.name[:2]}`."
+            )
+    return ""
 
 
 def grade_one_by_one(found: Sequence[Submission], limits: Limits) -> list[Result]:

@@ -219,7 +219,7 @@ def _sealed() -> Path:
 def guarded() -> tuple[str, ...]:
     """What a submission has no business with: the real package, and the solutions and tests beside it."""
     package = Path(course_utils.__file__).parent
-    beside = [package.parent / name for name in ("solutions", "tests")]
+    beside = [package.parent / name for name in ("solutions", "tests", "workbook/solutions")]
     return tuple(str(path) for path in (package, *beside) if path.is_dir())
 
 

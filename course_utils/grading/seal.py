@@ -15,7 +15,17 @@ import course_utils
 from course_utils.grading.run import SEALED
 
 PACKAGE = Path(course_utils.__file__).parent
-LEFT_OUT = frozenset(("checks", "grading", "trained", "cli.py", "project.py", "publish.py", "site.py", "__pycache__"))
+COMMANDS = (
+    "cli.py",
+    "doctor.py",
+    "lab_settings",
+    "project.py",
+    "publish.py",
+    "screenshots.py",
+    "site.py",
+    "workspace.py",
+)
+LEFT_OUT = frozenset(("checks", "grading", "trained", "__pycache__", *COMMANDS))
 SHUT = ("models", "decoding.py", "translation.py", "continual.py", "training/losses.py", "training/schedules.py")
 
 ERROR = f'''"""Raised by the parts of the package that a graded notebook has to write itself."""

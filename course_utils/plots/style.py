@@ -1,6 +1,7 @@
 """The course's style: Korean glyphs, colour-blind-safe colours, and a light card as background.
 
-The colours are Okabe and Ito's, the last two darkened to stand out from white by 3 to 1. The card reads equally well in a light and in a dark notebook theme.
+The colours are Okabe and Ito's, the last two darkened to stand out from white by 3 to 1. The card reads equally
+well in a light and in a dark notebook theme.
 """
 
 from __future__ import annotations
