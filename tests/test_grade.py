@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from course_utils.checks import find
 from course_utils.cli import app
-from course_utils.grading import report
+from course_utils.grading import command, report
 from course_utils.grading.rebuild import as_notebook, rebuild, without_nbval_markers
 from course_utils.grading.report import ExerciseReport, NotebookReport
 from course_utils.grading.runner import Limits, grade
@@ -137,6 +137,27 @@ def test_other_ways_to_save_the_same_notebook(tmp_path: Path, encoded: str) -> N
         notebook = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps(notebook | {"cells": [{**c, "id": "same"} for c in notebook["cells"]]}))
     assert read_code_cells(path) == ANSWERS
+
+
+def a_course(folder: Path) -> Path:
+    """As much of the course's folder as the command looks at, with the learner's copy of exercises 00."""
+    for name in ("notebooks", "exercises", "workbook/exercises", "workbook/notebooks"):
+        (folder / name).mkdir(parents=True)
+    for name in ("notebooks", "exercises", "workbook/exercises"):
+        write_notebook(folder / name / "00_start_here.ipynb", ANSWERS)
+    write_notebook(folder / "workbook/exercises" / "00_start_here.2026-03-04-101112.ipynb", ANSWERS)
+    return folder
+
+
+def test_a_number_means_the_learner_s_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(a_course(tmp_path))
+    own = tmp_path / "workbook/exercises/00_start_here.ipynb"
+    for text in ("00", "0", "00_start_here"):
+        assert [s.path for s in command.notebooks([Path(text)])] == [own]
+    assert [s.path for s in command.notebooks([Path("workbook/exercises")])] == [Path(own.relative_to(tmp_path))]
+    assert [s.path for s in command.notebooks([Path("77")])] == [Path("77")]
+    assert "course grade 00" in command.hint(command.notebooks([Path("exercises")]))
+    assert command.hint(command.notebooks([Path("00")])) == ""
 
 
 # Rebuilding ----------------------------------------------------------------------------------------------------------
