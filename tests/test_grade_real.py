@@ -169,7 +169,9 @@ def test_an_answer_moved_out_of_its_cell(tmp_path: Path) -> None:
     assert marks(graded)["0.2"] == "passed"
 
 
-@pytest.mark.parametrize("how", ["saved mid-run", "without metadata", "format 3", "foreign kernel", "no kernel"])
+@pytest.mark.parametrize(
+    "how", ["Colab", "saved mid-run", "without metadata", "format 3", "foreign kernel", "no kernel"]
+)
 def test_files_as_other_programs_save_them(tmp_path: Path, how: str) -> None:
     path = tmp_path / "내 노트북 🙂 (1).ipynb"
     old = {"output_type": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": ["x"]}
@@ -178,6 +180,17 @@ def test_files_as_other_programs_save_them(tmp_path: Path, how: str) -> None:
         cells3 = [nbformat.v3.new_code_cell(c if isinstance(c, str) else c["source"]) for c in cells]
         sheet = nbformat.v3.new_notebook(worksheets=[nbformat.v3.new_worksheet(cells=cells3)])
         path.write_text(nbformat.v3.writes_json(sheet), encoding="utf-8")
+    elif how == "Colab":  # format 4.0, no ids of cells, metadata of its own, and outputs that it has made
+        sources = [SETUP, SOFTMAX, CHECKS["0.1"], OUTER, CHECKS["0.2"], MEAN, CHECKS["0.3"]]
+        shown = {"output_type": "display_data", "data": {"text/html": ["✗"], "text/plain": ["✗"]}, "metadata": {}}
+        mine = {"id": "aB3", "colab": {"base_uri": "https://localhost:8080/"}, "outputId": "5f"}
+        rows = [code(source, metadata=mine, outputs=[shown], execution_count=7) for source in sources]
+        colab = {
+            "colab": {"provenance": [], "gpuType": "T4"},
+            "accelerator": "GPU",
+            "language_info": {"name": "python"},
+        }
+        write_notebook(path, rows, minor=0, kernelspec={"name": "python3", "display_name": "Python 3"}, **colab)
     else:
         spec = {"kernelspec": {"name": "conda-env-nlp-py", "display_name": "x", "language": "python"}}
         write_notebook(path, cells, minor=0 if how == "without metadata" else 5, **(spec if "foreign" in how else {}))

@@ -38,6 +38,9 @@ PRELOADED = (
 
 def main() -> None:
     """Serve requests until standard input ends."""
+    sys.path[:] = [
+        path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))
+    ]  # Python 3.10 adds it
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # see imports.py: four seconds for nothing
     for name in PRELOADED.split():
         with contextlib.suppress(ImportError):
