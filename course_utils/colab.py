@@ -22,7 +22,7 @@ FIRST_WORDS = "# Set-up:"
 
 # A package from before `setup` existed, or one that pip could not fetch, must end in a sentence, not in a traceback.
 CELL = """\
-# Set-up: in Colab this installs the course's helper package (about a minute); elsewhere it only compares versions.
+# Set-up: in Colab this installs the course's helper package (about a minute); else it compares versions.
 import importlib.util
 
 if importlib.util.find_spec("course_utils") is None:
@@ -32,10 +32,8 @@ try:
 
     setup({arguments})
 except ImportError:
-    print(
-        "The course's package is missing or too old. In Colab: Runtime → Disconnect and delete runtime, then run "
-        "this cell again. Elsewhere: git pull, then python3 course.py lab."
-    )"""
+    print("The course's package is missing or too old. In Colab: Runtime → Disconnect and delete runtime,")
+    print("then run this cell again. Elsewhere: git pull, then python3 course.py lab.")"""
 
 
 def set_up_cell(repository: str, release: str, gpu: bool = False) -> str:

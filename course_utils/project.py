@@ -109,10 +109,12 @@ def _steps(extra: Sequence[str]) -> list[tuple[str, list[str]]]:
     python = [sys.executable, "-m"]
     pytest = [*python, "pytest", "-q"]
     course = [*python, "course_utils.cli"]
+    # Slow tests wait for other processes most of the time, so two run at once even on two cores.
+    several = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"]
     nbval = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120", "-p", "no:cacheprovider"]
     return [
         ("Quick tests", [*pytest, "tests", "-m", "not slow", *extra]),
-        ("Slow tests", [*pytest, "tests", "-m", "slow"]),
+        ("Slow tests", [*pytest, "tests", "-m", "slow", *several]),
         ("Lessons and solutions under nbval", [*pytest, *nbval, "notebooks", "solutions"]),
         ("Exercises match their solutions", [*course, "build", "--check"]),
         ("Solutions get full marks", [*course, "grade", "solutions", "--require", "100%"]),

@@ -140,7 +140,7 @@ def test_a_bomb_costs_its_own_exercise_and_no_other(tmp_path: Path, bomb: str) -
     assert (found["0.1"], found["0.3"]) == ("passed", "passed"), messages(graded)
     assert found["0.2"] == status if status else found["0.2"] != "passed"
     assert said in messages(graded)["0.2"]
-    assert len(psutil.pids()) < before + 20, "the bomb went on"
+    assert len(psutil.pids()) < before + 60, "the bomb went on"
 
 
 def test_a_loop_in_a_cell_of_notes_costs_nothing(tmp_path: Path) -> None:
