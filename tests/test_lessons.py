@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 import numpy as np
 import pytest
 import torch
 
+from course_utils import colab
 from course_utils.models import attention, depth, masks, multi_head, normalization, rnn, transformer
 from course_utils.text import PAD
 
@@ -23,13 +25,8 @@ except ModuleNotFoundError:  # Python 3.10
 ROOT = Path(__file__).parents[1]
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ALL = [path for folder in ("notebooks", "exercises", "solutions") for path in sorted((ROOT / folder).glob("*.ipynb"))]
-REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
-SET_UP = f"""\
-# Set-up: in Colab this installs the course's helper package (about a minute); elsewhere it does nothing.
-import importlib.util
-
-if importlib.util.find_spec("course_utils") is None:
-    %pip install -q git+{REPOSITORY}"""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
 
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
 every = pytest.mark.parametrize("path", ALL, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -241,7 +238,8 @@ def test_every_notebook_starts_with_its_badge_and_the_set_up_cell(path: Path) ->
     # A solution's badge opens the exercise: that is what its head becomes.
     folder = "notebooks" if path.parent.name == "notebooks" else "exercises"
     assert badge.format(folder) in head
-    assert code_cells(path)[0].source == SET_UP
+    needs_gpu = path.parent.name == "notebooks" and path.stem.startswith("09")
+    assert code_cells(path)[0].source == colab.set_up_cell(where, PROJECT["version"], gpu=needs_gpu)
 
 
 @every
@@ -251,10 +249,29 @@ def test_kernel_metadata_are_what_jupyterlab_writes_itself(path: Path) -> None:
     assert "jupytext" not in read(path).metadata
 
 
+def headings(path: Path) -> set[str]:
+    """The names by which JupyterLab and the site find the headings of a notebook."""
+    texts = (cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    return {line.lstrip("# ").replace(" ", "-") for text in texts for line in text.splitlines() if line.startswith("#")}
+
+
 @every
 def test_relative_links_lead_somewhere(path: Path) -> None:
-    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text(path)):
+    for link, _, anchor in re.findall(r"\]\((?!https?:|#)([^)#]+)(#([^)\s]*))?", text(path)):
         assert (path.parent / link).exists(), link
+        if anchor and link.endswith(".ipynb"):
+            assert unquote(anchor) in headings(path.parent / link), link
+
+
+@lesson
+def test_each_exercise_links_to_its_section_and_back(path: Path) -> None:
+    exercises = ROOT / "exercises" / path.name
+    tasks = [c.source for c in read(exercises).cells if c.cell_type == "markdown"]
+    for heading, number in re.findall(r"^## (Exercise (\d+\.\d+) .*)$", "\n".join(tasks), re.MULTILINE):
+        [task] = [source for source in tasks if f"## {heading}\n" in source]
+        assert "From the lesson: [" in task.partition(heading)[2]
+        assert f"(../notebooks/{path.name}#" in task.partition(heading)[2]
+        assert f"[{number}](../exercises/{path.name}#Exercise-{number}-" in text(path)
 
 
 @pytest.mark.parametrize(
