@@ -224,6 +224,32 @@ def build(
 
 
 @app.command()
+def screenshots(
+    folder: Annotated[Path, typer.Argument(help="Where the pictures go.")] = Path("screenshots"),
+    lesson: Annotated[list[str] | None, typer.Option(help="A lesson's number, several times for several.")] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run the lessons before, so that the explorers are alive.")
+    ] = False,
+) -> None:
+    """Take pictures of every figure of the lessons in JupyterLab, in the light and in the dark theme."""
+    from course_utils import project
+    from course_utils import screenshots as pictures
+
+    count = 0
+    try:
+        pictures.find_browser()
+        for path in pictures.take(project.find_root(), folder, [f"{int(n):02d}" for n in lesson or ()], run):
+            print(path, flush=True)
+            count += 1
+    except (project.ProjectError, pictures.NoBrowser) as error:
+        _stop(str(error))
+    except ValueError:
+        _stop("--lesson takes a number, such as 03.")
+    except Exception as error:  # whatever a browser stumbles over
+        _stop(f"The browser could not go on after {count} pictures: {pictures.described(error)}")
+
+
+@app.command()
 def publish(
     repository: Annotated[
         str | None, typer.Argument(metavar="OWNER/NAME", help="As in its address on GitHub.", show_default=False)
