@@ -111,7 +111,7 @@ def browser(width: int = 1300, height: int = 1000) -> Iterator[Page]:
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
         page = running.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(1000 * PATIENCE)
+        page.set_default_timeout(500 * PATIENCE)
         try:
             yield page
         finally:

@@ -38,7 +38,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except screenshots.NoBrowser as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("learner") / "course"
-    for name in ("notebooks", "exercises", "solutions", "course_utils/models"):
+    for name in ("notebooks", "exercises", "solutions"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
     return folder
 
@@ -62,7 +62,7 @@ def pictures(outputs: list[dict[str, Any]]) -> int:
 def drawn(cell: Any) -> str:
     """What an explorer shows just now: the address of its picture, or the drawing itself."""
     image = cell.locator("img[src^='data:image'], img[src^='blob:']")
-    return image.first.get_attribute("src") if image.count() else cell.locator(".jp-OutputArea").first.inner_html()
+    return image.first.get_attribute("src") if image.count() else cell.inner_html()
 
 
 def move(cell: Any) -> None:
@@ -104,8 +104,10 @@ def test_a_lesson_runs_and_its_explorers_move(lab: Lab, path: Path) -> None:
         explorers = lab.explorers()
         assert explorers, "every lesson has one"
         for number in explorers:
-            cell = lab.cell(number)
-            cell.locator(".jupyter-widgets, .lm-Widget.jupyter-widgets, svg, img").first.wait_for()
+            cell = (
+                lab.cell(number).locator(".jp-OutputArea-child").filter(has=lab.page.locator(".jupyter-widgets")).last
+            )
+            cell.locator("img, svg").first.wait_for()
             lab.page.wait_for_timeout(500)
             before = drawn(cell)
             move(cell)
