@@ -3,26 +3,15 @@
 from collections.abc import Callable
 
 import ipywidgets as ipw
-import numpy as np
 import pytest
 
 from course_utils import translation, widgets
 from course_utils.widgets.explorer import Explorer
 
-
-def look(_example: int) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
-    rng = np.random.default_rng(0)
-    source, target = ["three", "hundred", "five"], ["<bos>", "삼", "백", "오"]
-    shapes = {"encoder": (3, 3), "decoder": (4, 4), "cross": (4, 3)}
-    maps = {kind: rng.dirichlet(np.ones(shape[1]), size=(2, 2, shape[0])) for kind, shape in shapes.items()}
-    return maps, source, target
-
-
 EXPLORERS: dict[str, Callable[[], Explorer]] = {
     "scale": widgets.scale_explorer,
     "masks": lambda: widgets.mask_explorer(["<bos>", "삼", "<pad>"], [True, True, False]),
     "positions": widgets.positions_explorer,
-    "layers": lambda: widgets.layers_explorer(look, {"305": 0}, layers=2, h=2),
     "beam": lambda: widgets.beam_explorer(translation.Translator.load(), "A dog runs."),
     "memory": widgets.memory_explorer,
     "frequency": widgets.frequency_explorer,

@@ -8,12 +8,11 @@ from course_utils.widgets.beam import beam_explorer
 from course_utils.widgets.continual import frequency_explorer, memory_explorer
 from course_utils.widgets.depth import depth_explorer
 from course_utils.widgets.explorer import WIDGET_VIEW, Explorer, png, show_prediction, slider
-from course_utils.widgets.heads import decode_with_heads, head_explorer
+from course_utils.widgets.heads import decode_with_heads
 from course_utils.widgets.masks import mask_explorer
 from course_utils.widgets.positions import positions_explorer
 from course_utils.widgets.scale import scale_explorer
 from course_utils.widgets.softmax import softmax_explorer
-from course_utils.widgets.transformer import layers_explorer
 from course_utils.widgets.translation import DecodingSteps, decoding_explorer, translation_explorer
 
 __all__ = [
@@ -28,8 +27,6 @@ __all__ = [
     "decoding_explorer",
     "depth_explorer",
     "frequency_explorer",
-    "head_explorer",
-    "layers_explorer",
     "mask_explorer",
     "memory_explorer",
     "png",
