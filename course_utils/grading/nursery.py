@@ -132,6 +132,7 @@ def _kernel(settings: dict[str, Any], argv: list[str]) -> None:
     os.setsid()
     sys.path.insert(0, settings["library"])
     sys.argv = ["ipykernel_launcher.py", *argv]
+    del sys.modules["__main__"].__file__  # this script is none of the notebook's: %autoreload would read it
     from course_utils.grading.inside.launcher import become_kernel
 
     become_kernel(settings, argv)

@@ -7,6 +7,8 @@ and the notebook is run again, so that it costs its own exercise and no other.
 from __future__ import annotations
 
 import functools
+import os
+import random
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +18,12 @@ from typing import Any
 from course_utils.checks import Exercise, seed_for
 from course_utils.grading.inside.channel import Channel
 from course_utils.grading.inside.peer import Peer
+from course_utils.grading.inside.wire import printable
 from course_utils.grading.judge import judge
 from course_utils.grading.rebuild import Cell, Rebuilt, as_notebook, rebuild
 from course_utils.grading.report import LESSONS, ExerciseReport, NotebookReport, Status
-from course_utils.grading.run import SEALED, RemoteAnswer, run_answer
-from course_utils.grading.sandbox import RunFailed, run_notebook
+from course_utils.grading.run import SEALED, Outcome, RemoteAnswer, run_answer
+from course_utils.grading.sandbox import RunFailed, answers, run_notebook
 from course_utils.grading.submission import BadNotebook, read_code_cells
 from course_utils.grading.suspicion import suspicions, told
 
@@ -49,14 +52,24 @@ class Finding:
 def grade(path: Path, limits: Limits | None = None) -> NotebookReport:
     """The marks for one notebook. Any fault of the file is in the report; the file itself is only read."""
     try:
-        rebuilt = rebuild(read_code_cells(path), path)
-        grading = Grading(rebuilt, limits or Limits())
-        grading.run()
+        return _grade(path, limits or Limits())
     except (BadNotebook, RunFailed) as error:
-        return NotebookReport(str(path), "invalid", message=str(error))
+        return NotebookReport(str(path), "invalid", message=printable(str(error)))
+    except Exception as error:
+        # One notebook must not stop a class, whatever it has found to stumble over.
+        if os.environ.get("COURSE_DEBUG"):
+            raise
+        said = f"the grader stumbled over it ({type(error).__name__}). Grade it again with `course --debug grade`."
+        return NotebookReport(str(path), "invalid", message=said)
+
+
+def _grade(path: Path, limits: Limits) -> NotebookReport:
+    rebuilt = rebuild(read_code_cells(path), path)
+    grading = Grading(rebuilt, limits)
+    grading.run()
     exercises = tuple(_report(e, grading.finding(e), rebuilt.remarks.get(e.id, "")) for e in rebuilt.exercises)
-    message = grading.obstacles(all_passed=all(e.status == "passed" for e in exercises))
-    tampering = (*suspicions(rebuilt.cells), *told(grading.reports))
+    message = printable(grading.obstacles(all_passed=all(e.status == "passed" for e in exercises)))
+    tampering = tuple(map(printable, (*suspicions(rebuilt.cells), *told(grading.reports))))
     return NotebookReport(str(path), "graded", LESSONS.get(rebuilt.lesson), exercises, message, tampering)
 
 
@@ -69,7 +82,7 @@ def _report(exercise: Exercise, finding: Finding, remark: str) -> ExerciseReport
         exercise.points if passed else 0,
         exercise.points,
         finding.misconception,
-        " ".join(filter(None, (finding.message, remark))),
+        printable(" ".join(filter(None, (finding.message, remark)))),
         exercise.bonus,
     )
 
@@ -124,14 +137,15 @@ class Grading:
 
     def _judged(self, exercise: Exercise, channel: Channel, hello: dict[str, Any]) -> Finding:
         """Call the answer over ``channel`` and form the verdict; here, where the answer cannot reach."""
-        for name in hello.get("patched") or ():
-            self.reports.append({"what": "replaces", "detail": str(name)})
+        patched = hello.get("patched")
+        for name in patched[:20] if isinstance(patched, list) else ():
+            self.reports.append({"what": "replaces", "detail": str(name)[:100]})
         if not hello.get("defined"):
             return Finding("missing", f"The notebook defines no function `{exercise.function}`.")
         peer = Peer(channel, offers=True)
         seed = seed_for(exercise.id, self.rebuilt.digest)
         try:
-            outcomes = run_answer(exercise, RemoteAnswer(peer), exercise.draw_cases(seed))
+            outcomes = run_shuffled(exercise, RemoteAnswer(peer), seed)
             peer.end()
             verdict = judge(exercise, seed, outcomes)
         except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -158,7 +172,12 @@ class Grading:
 
     def _opened(self) -> str:
         """A file of the course that the notebook opened: the right answers stand in some of them."""
-        return next((r["detail"] for r in self.reports if r["what"] in ("reads", "starts a program on")), "")
+        for report in self.reports:
+            if report["what"] == "reads" and os.path.realpath(report["detail"]).startswith(answers()):
+                return report["detail"]
+            if report["what"] == "starts a program on" and any(place in report["detail"] for place in answers()):
+                return report["detail"]
+        return ""
 
     def _note(self, cell: Cell, entry: dict[str, Any], said: dict[str, list[Finding]]) -> None:
         if cell.is_check:
@@ -189,6 +208,16 @@ class Grading:
             and not answers_out.intersection(cell.exercises)
             and not (cell.is_check and cell.exercises[0] in self.checks)
         ]
+
+
+def run_shuffled(exercise: Exercise, answer: RemoteAnswer, seed: int) -> list[Outcome]:
+    """The outcomes in the order of the cases, which are called in another: what is right is not told by its place."""
+    cases = exercise.draw_cases(seed)
+    order = random.Random(f"{seed} order").sample(range(len(cases)), len(cases))
+    outcomes = run_answer(exercise, answer, [cases[i] for i in order])
+    if len(outcomes) < len(cases):  # not attempted
+        return outcomes
+    return [outcomes[order.index(i)] for i in range(len(cases))]
 
 
 def _found(exercise: Exercise, entry: dict[str, Any], said: list[Finding], cell_timeout: float) -> Finding:

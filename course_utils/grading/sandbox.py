@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from course_utils.grading.seal import sealed_copy
 KERNEL = "course-grading"
 LARGEST_RECORD = 64 * 2**20  # bytes
 CUT = "cut the connection over which it is watched"
+MOST_UNKNOWN = 20
 PAUSE = 0.02  # seconds between two looks at whether a run has ended
 BOOT = (
     "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
@@ -73,8 +75,8 @@ def run_notebook(
     Raises RunFailed.
     """
     # A process that is on its way out may still hold a file of the folder open, which matters on Windows.
-    with tempfile.TemporaryDirectory(prefix="course-grade-", ignore_cleanup_errors=True) as name:
-        folder, nonce = Path(name).resolve(), secrets.token_hex(16)
+    with _own_folder() as folder:
+        nonce = secrets.token_hex(16)
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             port = server.getsockname()[1]
             run = _Run(folder, server, nonce, monotonic() + wall_limit)
@@ -82,6 +84,19 @@ def run_notebook(
             with _started(folder, request) as is_running:
                 reports = run.listen(is_running, talk or (lambda *_: None))
         return _read_record(folder, reports)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """A folder that is deleted afterwards, whatever a notebook has put into it."""
+    folder = Path(tempfile.mkdtemp(prefix="course-grade-")).resolve()
+    try:
+        yield folder
+    finally:
+        with suppress(OSError, RecursionError):
+            shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists() and os.name == "posix":  # thousands of folders in each other
+            subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)
 
 
 @dataclass(frozen=True)
@@ -132,23 +147,32 @@ class _Run:
     def listen(self, is_running: Callable[[], bool], talk: Talk) -> list[dict[str, str]]:
         """Answer the checks until the run has ended, or must; returns what the watch reported."""
         watch = _Watch()
+        unknown: list[socket.socket] = []  # connections that have not said a word yet; only the first few are kept
 
         def is_alive() -> bool:
             return is_running() and monotonic() < self.ends_at
 
         while is_alive():
-            readable, _, _ = select.select([self.server, *watch.connections], [], [], PAUSE)
+            readable, _, _ = select.select([self.server, *unknown, *watch.connections], [], [], PAUSE)
             for one in readable:
                 if one is self.server:
-                    self._welcome(one.accept()[0], is_alive, talk, watch)
+                    unknown.append(one.accept()[0])
+                    for old in unknown[:-MOST_UNKNOWN]:
+                        old.close()
+                    del unknown[:-MOST_UNKNOWN]
+                elif one in unknown:
+                    unknown.remove(one)
+                    self._welcome(one, is_alive, talk, watch)
                 else:
                     watch.read(one)
+        for one in unknown:
+            one.close()
         watch.finish()
         return watch.reports
 
     def _welcome(self, connection: socket.socket, is_alive: Callable[[], bool], talk: Talk, watch: _Watch) -> None:
         """The watch says its word in one line; a check sends a message. Anything else is not ours."""
-        connection.settimeout(5.0)
+        connection.settimeout(1.0)
         try:
             first = connection.recv(1, socket.MSG_PEEK)
         except OSError:
@@ -156,10 +180,12 @@ class _Run:
         if first == b"{":
             watch.accept(connection, self.watch_word)
             return
-        channel = Channel(connection, is_alive)
+        soon = monotonic() + 5.0
+        channel = Channel(connection, lambda: monotonic() < soon and is_alive())
         with closing(channel), suppress(Closed):
             hello = channel.receive()
             if hello.get("nonce") == self.nonce:
+                channel.alive = is_alive
                 watch.check_in()
                 talk(channel, hello)
 
@@ -216,11 +242,18 @@ def _sealed() -> Path:
 
 
 @functools.cache
+def answers() -> tuple[str, ...]:
+    """Where right answers stand, as real paths: what a notebook reads there voids its passes."""
+    package = Path(course_utils.__file__).parent
+    places = [package / "checks", *(package.parent / n for n in ("solutions", "tests", "workbook/solutions", ".git"))]
+    return tuple(str(path.resolve()) for path in places if path.is_dir())
+
+
+@functools.cache
 def guarded() -> tuple[str, ...]:
     """What a submission has no business with: the real package, and the solutions and tests beside it."""
     package = Path(course_utils.__file__).parent
-    beside = [package.parent / name for name in ("solutions", "tests", "workbook/solutions")]
-    return tuple(str(path) for path in (package, *beside) if path.is_dir())
+    return (str(package), *answers())
 
 
 def _python() -> list[str]:
@@ -289,22 +322,33 @@ def _kill_strays(worker: int, run: str) -> None:
 
 
 def _read_record(folder: Path, reports: list[dict[str, str]]) -> Record:
-    path, log = folder / "record.json", folder / "worker.log"
+    log = folder / "worker.log"
     try:
-        if path.stat().st_size > LARGEST_RECORD:
-            raise RunFailed("the record of its run is far too large.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_content(folder / "record.json"))
         if data["failure"] and not data["cells"]:
             raise RunFailed(f"{data['failure']}{_tail(log)}")
-        return Record(data["cells"], data["running"], reports)
+        cells = [{name: cell[name] for name in ("ok", "died", "timed_out", "error")} for cell in data["cells"]]
+        return Record(cells, data["running"], reports)
     except FileNotFoundError:
         raise RunFailed(f"the process that runs it did not start.{_tail(log)}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise RunFailed("the record of its run cannot be read.") from None
 
 
+def _content(path: Path) -> bytes:
+    """A file of the run, which an answer may have put something else in the place of. Raises OSError, ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a file")
+        data = file.read(LARGEST_RECORD + 1)
+    if len(data) > LARGEST_RECORD:
+        raise ValueError("too large")
+    return data
+
+
 def _tail(log: Path) -> str:
-    with suppress(OSError):
-        lines = log.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
+    with suppress(OSError, ValueError):
+        lines = _content(log)[-2000:].decode("utf-8", "replace").strip().splitlines()
         return f" Its last line: {lines[-1]}" if lines else ""
     return ""

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from course_utils.grading.rebuild import Cell
 
 FAKED = re.compile(r"passed, \d+ of \d+ point")
-PLACES = re.compile(r"\bsolutions[/\\]|record\.json|gradebook|course_utils[./\\](checks|grading)|\.sqlite\b")
+PLACES = re.compile(r"\bsolutions[/\\]\d\d_|(?<![\w-])record\.json|course_utils[./\\](checks|grading)")
 OWNERS = frozenset(("torch", "np", "numpy", "F", "builtins", "__builtins__", "course_utils", "IPython"))
+SETTINGS = ("torch.backends.", "torch.autograd.", "np.random.seed")  # switches that are there to be set
 CALLS = {
     "atexit.register": "leaves code to be run at the end",
     "sys.addaudithook": "installs an audit hook",
@@ -52,7 +53,10 @@ def _attempts(source: str) -> Iterator[str]:
         tree = ast.Module([], [])
     if any(PLACES.search(line) for line in source.splitlines() if line.lstrip().startswith(("%", "!"))):
         yield "gives a command that names the grader's or the solutions' files"
+    methods = {part for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
     for node in ast.walk(tree):
+        if node in methods and getattr(node, "name", "") in ("check", "print"):
+            continue
         yield from _of_node(node)
 
 
@@ -81,19 +85,21 @@ def _of_definition(node: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
     if isinstance(node, ast.ClassDef):
         if any(_dotted(base) in ("torch.Tensor", "Tensor", "np.ndarray", "numpy.ndarray") for base in node.bases):
             yield f"makes its own kind of tensor, `{node.name}`"
-    elif node.name in COMPARISONS and any(
-        isinstance(part, ast.Return) and isinstance(part.value, ast.Constant) for part in ast.walk(node)
-    ):
+    elif node.name in COMPARISONS and all(isinstance(value, ast.Constant) for value in _returned(node)):
         yield f"defines a `{node.name}` that always says the same"
+
+
+def _returned(function: ast.FunctionDef) -> list[ast.expr | None]:
+    return [part.value for part in ast.walk(function) if isinstance(part, ast.Return)] or [None]
 
 
 def _of_target(target: ast.expr) -> Iterator[str]:
     name = _dotted(target)
-    if name in ("check", "print"):
+    if name == "check":
         yield f"redefines `{name}`"
     elif name in HOOKS:
         yield "installs an import hook"
-    elif "." in name and name.split(".")[0] in OWNERS:
+    elif "." in name and name.split(".")[0] in OWNERS and not name.startswith(SETTINGS):
         yield f"replaces `{name}`"
 
 

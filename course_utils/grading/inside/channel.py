@@ -18,13 +18,13 @@ class Closed(BaseException):
 
 
 class Channel:
-    """One end of a connection. ``alive`` is asked now and then while waiting; once it says no, Closed is raised."""
+    """One end of a connection. ``alive`` is asked at every step; once it says no, Closed is raised."""
 
     def __init__(self, connection: socket.socket, alive: Callable[[], bool] = lambda: True) -> None:
         connection.settimeout(POLL)
         with suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection, self._alive = connection, alive
+        self._connection, self.alive = connection, alive
 
     def send(self, message: dict[str, Any]) -> None:
         """Raises Closed."""
@@ -58,10 +58,10 @@ class Channel:
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
+            self._look()  # each time: somebody may send a byte now and then, for ever
             try:
                 part = self._connection.recv(min(count - len(parts), 2**20))
             except TimeoutError:
-                self._look()
                 continue
             except OSError:
                 raise Closed from None
@@ -71,5 +71,5 @@ class Channel:
         return bytes(parts)
 
     def _look(self) -> None:
-        if not self._alive():
+        if not self.alive():
             raise Closed

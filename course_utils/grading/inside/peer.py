@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,14 @@ import torch
 
 import course_utils
 from course_utils.grading.inside.channel import Channel, Closed
-from course_utils.grading.inside.wire import pack, unpack
+from course_utils.grading.inside.wire import LARGEST, pack, printable, unpack
 
 PACKAGE = Path(course_utils.__file__).parent
+STDLIB = sysconfig.get_paths()["stdlib"]
+READABLE = frozenset(("path", "weight", "weights"))  # attributes of a layer that an answer may look at
+MOST_CALLS = 100_000  # of the grader's callables by one answer; the slowest right answer needs a few thousand
+MOST_ELEMENTS = 2**18  # of an array that the grader's callables compute with; the cases have a few hundred
+MOST_KEPT = 2**25  # elements in all calls of one answer together, which are kept for their gradients
 
 
 class RemoteError(Exception):
@@ -49,8 +55,11 @@ class RemoteFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._peer.call(self._number, args, kwargs)
 
+    def __deepcopy__(self, _memo: dict[int, Any]) -> RemoteFunction:
+        return self  # a copy would be called over the same channel
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name not in READABLE:
             raise AttributeError(name)
         if name in self._parameters:
             return self._parameters[name]
@@ -76,6 +85,7 @@ class Peer:
         self._own: list[Callable[..., Any]] = []
         self._theirs: dict[int, RemoteFunction] = {}
         self._calls: list[_Call] = []
+        self._kept = 0
         self.shared: list[Any] = []  # arguments of calls made there whose memory the result shared
 
     def offer(self, function: Callable[..., Any]) -> int:
@@ -152,9 +162,11 @@ class Peer:
         self._channel.send(reply)
 
     def _called(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._offers and len(self._calls) >= MOST_CALLS:
+            raise RuntimeError(f"a function was called more than {MOST_CALLS:,} times")
         leaves: list[torch.Tensor] = []
-        args = [_tracked(self._unpack(data), leaves) for data in message["args"]]
-        kwargs = {name: _tracked(self._unpack(data), leaves) for name, data in message["kwargs"].items()}
+        args = [_tracked(self._unpack_asked(data), leaves) for data in message["args"]]
+        kwargs = {name: _tracked(self._unpack_asked(data), leaves) for name, data in message["kwargs"].items()}
         before = [pack(a) for a in args]
         function = self._own[message["function"]]
         parameters = _parameters(function) if self._offers else {}
@@ -163,6 +175,9 @@ class Peer:
         shares = [i for i, a in enumerate(args) if shares_memory(value, a)]
         after = [pack(a) for a in args]
         changed = {str(i): a for i, (b, a) in enumerate(zip(before, after, strict=True)) if a != b}
+        self._kept += sum(t.numel() for t in (*_tensors(args), *_tensors(value)))
+        if self._offers and self._kept > MOST_KEPT:
+            raise RuntimeError("a function was called with too much data")
         self._calls.append(_Call([*leaves, *parameters.values()], [t for t in _tensors(value) if t.requires_grad]))
         reply = {"parameters": list(parameters), "changed": changed, "shares": shares, "call": len(self._calls) - 1}
         return {"value": self._pack(value), "same": _same(value, args), **reply}
@@ -174,7 +189,7 @@ class Peer:
         return {"value": [pack(g) for g in found]}
 
     def _read(self, message: dict[str, Any]) -> dict[str, Any]:
-        value = None if message["name"].startswith("_") else getattr(self._own[message["function"]], message["name"])
+        value = getattr(self._own[message["function"]], message["name"]) if message["name"] in READABLE else None
         return {"value": pack(value)}
 
     def _pack(self, value: Any) -> dict[str, Any]:
@@ -182,6 +197,10 @@ class Peer:
 
     def _unpack(self, data: Any) -> Any:
         return unpack(data, self.function)
+
+    def _unpack_asked(self, data: Any) -> Any:
+        """What the other side wants computed; the grader computes with nothing large."""
+        return unpack(data, self.function, MOST_ELEMENTS if self._offers else LARGEST)
 
 
 class _Through(torch.autograd.Function):
@@ -298,12 +317,13 @@ def own_line(error: BaseException) -> str:
     if isinstance(error, RemoteError) and error.line:
         return error.line
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(str(PACKAGE)) and "site-packages" not in f.filename]
+    own = [f for f in frames if not f.filename.startswith((str(PACKAGE), STDLIB)) and "site-packages" not in f.filename]
     own = [f for f in own if linecache.getline(f.filename, f.lineno or 0)]
     return (own[-1].line or "").strip() if own else ""
 
 
 def _error(name: str, message: str, line: str) -> Exception:
     base = getattr(builtins, name, None)
+    name, message, line = printable(name), printable(message), printable(line)
     known = isinstance(base, type) and issubclass(base, Exception) and base is not Exception
     return type(name or "Exception", (RemoteError, base) if known else (RemoteError,), {})(message, line)

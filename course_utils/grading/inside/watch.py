@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 MOST_PROCESSES = 256  # that one notebook may start
@@ -65,47 +64,76 @@ def _current() -> dict[str, Any]:
     return {f"{name}.{a}": getattr(owner, a, None) for name, (owner, attributes) in owners.items() for a in attributes}
 
 
+def _real_path() -> Any:
+    """``os.path.realpath`` with helpers of its own, which an answer cannot replace."""
+    import posixpath
+
+    own = type(os)("paths")
+    own.__dict__.update(posixpath.__dict__)
+    own.os = type(os)("os")
+    own.os.__dict__.update(os.__dict__)
+    functions = {name: f for name, f in own.__dict__.items() if hasattr(f, "__code__")}
+    for name, function in functions.items():
+        copy = type(function)(function.__code__, own.__dict__, name, function.__defaults__, function.__closure__)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        own.__dict__[name] = copy
+    return own.realpath if os.name == "posix" else os.path.realpath
+
+
 def _hook(connection: socket.socket, guarded: tuple[str, ...]) -> Any:
     reported: set[str] = set()
     started = 0
     busy = False
 
+    # Everything that is used later is taken here: an answer may replace it in its modules.
+    dumps, send, real, decode, is_a, text = json.dumps, connection.send, _real_path(), os.fsdecode, isinstance, str
+    path_like, separator, started_with, found_in = os.PathLike, os.sep, str.startswith, str.__contains__
+
     def report(what: str, detail: object) -> None:
-        text = json.dumps({"what": what, "detail": str(detail)[:300]})
-        if text not in reported and len(reported) < MOST_REPORTS:
-            reported.add(text)
-            with suppress(OSError):
-                connection.send(f"{text}\n".encode("ascii"))
+        line = dumps({"what": what, "detail": text(detail)[:300]})
+        if line not in reported and len(reported) < MOST_REPORTS:
+            reported.add(line)
+            try:  # noqa: SIM105 (contextlib's suppress could be replaced)
+                send(f"{line}\n".encode("ascii"))
+            except OSError:
+                pass
 
     def is_guarded(path: object) -> bool:
-        if not isinstance(path, (str, bytes, os.PathLike)):
+        if not is_a(path, (str, bytes, path_like)):
             return False
-        full = os.path.realpath(os.fsdecode(path))
-        return any(full == one or full.startswith(one + os.sep) for one in guarded)
+        full = real(decode(path))
+        for one in guarded:  # noqa: SIM110 (so could any)
+            if full == one or started_with(full, one + separator):
+                return True
+        return False
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         nonlocal started, busy
         if busy:
             return
-        if event == "open":
-            busy = True
-            try:
+        busy = True
+        try:
+            if event == "open":
                 if is_guarded(args[0]):
-                    writes = isinstance(args[1], str) and any(c in args[1] for c in "wax+")
-                    report("writes to" if writes else "reads", os.fsdecode(args[0]))
-            finally:
-                busy = False
-        elif event == "import":
-            if args[0].startswith(HIDDEN):
-                report("imports", args[0])
-        elif event in STARTS:
-            started += 1
-            if any(one in str(args) for one in guarded):
-                report("starts a program on", args)
-            if started > MOST_PROCESSES:
-                report("starts too many processes", event)
-                raise TooManyProcesses(f"more than {MOST_PROCESSES} processes were started")
-        elif event in CHANGES and args and is_guarded(args[0]):
-            report("changes", args[0])
+                    writes = is_a(args[1], str) and bool({*args[1]} & {*"wax+"})
+                    report("writes to" if writes else "reads", decode(args[0]))
+            elif event == "import":
+                if started_with(args[0], HIDDEN):
+                    report("imports", args[0])
+            elif event in STARTS:
+                started += 1
+                for one in guarded:
+                    if found_in(text(args), one):
+                        report("starts a program on", args)
+                        break
+                if started > MOST_PROCESSES:
+                    report("starts too many processes", event)
+                    raise TooManyProcesses(f"more than {MOST_PROCESSES} processes were started")
+            elif event in CHANGES and args and is_guarded(args[0]):
+                report("changes", args[0])
+            elif event == "os.link" and is_guarded(args[0]):
+                report("reads", args[0])
+        finally:
+            busy = False
 
     return hook

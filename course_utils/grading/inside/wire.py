@@ -6,7 +6,8 @@ Exact types only. A subclass can lie about its contents, so it arrives as an ``O
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,11 @@ class Opaque:
     """An object that does not travel; only the name of its type does."""
 
     name: str
+
+
+def printable(text: str) -> str:
+    """``text`` without the half characters that no file and no screen takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class TooLarge(ValueError):
@@ -64,15 +70,29 @@ def pack(value: Any, name_of: Callable[[Callable[..., Any]], int] | None = None)
     return _opaque(kind.__name__)
 
 
-def unpack(data: Any, function: Callable[[int], Any] | None = None) -> Any:
+def unpack(data: Any, function: Callable[[int], Any] | None = None, most: int = LARGEST) -> Any:
     """The inverse of ``pack``; ``function`` makes something callable of a number. Raises ValueError for anything else.
 
-    A tensor that was part of a differentiated computation arrives with ``requires_grad``.
+    A tensor that was part of a differentiated computation arrives with ``requires_grad``. ``most``: of elements in one
+    array, and along each of its axes.
     """
     try:
-        return _unpack(data, function)
+        value = _unpack(data, function)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"not a packed value: {error}") from None
+    if most < LARGEST and any(max(shape, default=1) > most or math.prod(shape) > most for shape in _shapes(value)):
+        raise TooLarge("an array is far larger than any that is needed here")
+    return value
+
+
+def _shapes(value: Any) -> Iterator[tuple[int, ...]]:
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        yield tuple(value.shape)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _shapes(part)
+    elif isinstance(value, (dict, SimpleNamespace)):
+        yield from _shapes(list((value if isinstance(value, dict) else vars(value)).values()))
 
 
 def _unpack(data: dict[str, Any], function: Callable[[int], Any] | None) -> Any:
@@ -84,7 +104,7 @@ def _unpack(data: dict[str, Any], function: Callable[[int], Any] | None) -> Any:
     if kind == "float":
         return float.fromhex(content)
     if kind == "plain" and type(content) in PLAIN:
-        return content
+        return printable(content) if type(content) is str else content
     if kind in CONTAINERS:
         return CONTAINERS[kind](_unpack(part, function) for part in content)
     if kind in ("dict", "namespace"):
