@@ -142,12 +142,15 @@ class Lab:
     def open(self, path: str) -> None:
         """Open a notebook and wait until its kernel is ready."""
         self.do("docmanager:open", path=path)
+        # Asked for again and again: the promise that JupyterLab has for it is given up when it begins anew.
         self.page.wait_for_function(
-            "path => window.jupyterapp.shell.currentWidget?.context?.path === path"
-            " && window.jupyterapp.shell.currentWidget.context.isReady",
+            """path => {
+              const context = window.jupyterapp.shell.currentWidget?.context;
+              return context?.path === path && context.isReady && context.sessionContext.isReady
+                && context.sessionContext.session?.kernel?.connectionStatus === "connected";
+            }""",
             arg=path,
         )
-        self.page.evaluate("async () => { await window.jupyterapp.shell.currentWidget.context.sessionContext.ready; }")
 
     def run_all(self) -> None:
         self.do("notebook:run-all-cells")

@@ -336,18 +336,19 @@ class _Pictures:
                 self._note_helpers(cell.source)
                 for output in cell.outputs:
                     if "image/png" in output.get("data", {}):
-                        output.data = {"text/html": self._figure(output.data, cell.source)}
+                        alt = output.metadata.get("image/png", {}).get("alt") or self._alt(cell.source)
+                        output.data = {"text/html": self._figure(output.data, alt)}
                         output.metadata = {}
 
-    def _figure(self, data: Any, source: str) -> str:
+    def _figure(self, data: Any, alt: str) -> str:
         picture = base64.b64decode("".join(data["image/png"]))
         name = f"figures/{self.stem}-{self.count:02}.png"
         self.count += 1
         (self.folder / "figures").mkdir(exist_ok=True)
         (self.folder / name).write_bytes(picture)
         width, height = struct.unpack(">II", picture[16:24])  # of the PNG's header
-        alt, caption = self._alt(source), ""
-        if "(run the cell to use it)" in "".join(data.get("text/plain", "")):
+        caption = ""
+        if re.match(r"\w*Explorer \(", "".join(data.get("text/plain", ""))):
             alt = f"The first view of an interactive figure. {alt}"
             caption = "<figcaption>In JupyterLab or Colab this figure is interactive.</figcaption>"
         size = f'width="{width}" height="{height}" loading="lazy"'

@@ -324,7 +324,8 @@ def test_the_page_says_and_draws_what_python_knows(page: Any) -> None:
     )
     page.mouse.move(0, 0)
 
-    # From Python, one trait after another, as they arrive.
+    # From Python, one trait after another, as they arrive, while a token that goes has the focus.
+    tokens.first.focus()
     for name, value in [("attention", 2), ("layer", 1), ("head", 0), ("query", 2)]:
         page.evaluate("([name, value]) => model.change(name, value)", [name, value])
         setattr(explorer, name, value)

@@ -79,6 +79,23 @@ def move(cell: Any) -> None:
         cell.locator("button").last.click()
 
 
+def look_around(cell: Any) -> None:
+    """The attention explorer by keyboard and by pointer: what is said and drawn follows the token."""
+    words, tokens = cell.locator(".course-attention-words"), cell.locator("[data-query]")
+    seen = [words.inner_text()]
+    tokens.first.focus()
+    for _ in range(2):
+        seen.append(words.inner_text())
+        cell.page.keyboard.press("ArrowRight")
+    cell.page.keyboard.press("Escape")
+    assert words.inner_text() == seen[0], "Escape lets go"
+    tokens.nth(1).hover()
+    assert words.inner_text() == seen[2], "the pointer shows what the keyboard shows"
+    assert all(text.startswith("“") for text in seen[1:])
+    assert len(set(seen)) == 3
+    cell.page.mouse.move(0, 0)
+
+
 def test_it_opens_with_the_contents_visible_and_without_a_question(lab: Lab) -> None:
     lab.page.locator("#table-of-contents, .jp-TableOfContents").first.wait_for(state="visible")
     assert lab.page.locator(".jp-Dialog, .Toastify__toast").count() == 0
@@ -104,11 +121,12 @@ def test_a_lesson_runs_and_its_explorers_move(lab: Lab, path: Path) -> None:
         explorers = lab.explorers()
         assert explorers, "every lesson has one"
         for number in explorers:
-            cell = (
-                lab.cell(number).locator(".jp-OutputArea-child").filter(has=lab.page.locator(".jupyter-widgets")).last
-            )
+            alive = lab.page.locator(".jupyter-widgets, .course-attention")
+            cell = lab.cell(number).locator(".jp-OutputArea-child").filter(has=alive).last
             cell.locator("img, svg").first.wait_for()
             lab.page.wait_for_timeout(500)
+            if cell.locator(".course-attention").count():
+                look_around(cell)
             before = drawn(cell)
             move(cell)
             for _ in range(100):

@@ -1,6 +1,8 @@
 """The lessons as files: what their cells define equals the package, and every one keeps the course's form."""
 
 import ast
+import contextlib
+import importlib
 import json
 import re
 from collections.abc import Callable
@@ -286,6 +288,23 @@ def test_executed_in_order_without_errors_or_warnings(path: Path) -> None:
     assert str(ROOT) not in stored
     assert "/site-packages/" not in stored
     assert "widget-view+json" not in stored, "an unlive widget shows an error on opening; run `course build`"
+
+
+@every
+def test_what_the_cells_take_from_the_package_is_there(path: Path) -> None:
+    """A cell whose output nobody compares would otherwise call what was renamed."""
+    tree = ast.parse(
+        "\n".join(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.source, flags=re.M) for cell in code_cells(path))
+    )
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_utils"):
+            for alias in node.names:
+                with contextlib.suppress(ModuleNotFoundError):
+                    modules[alias.asname or alias.name] = importlib.import_module(f"{node.module}.{alias.name}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            assert hasattr(modules[node.value.id], node.attr), f"{node.value.id}.{node.attr}"
 
 
 @lesson

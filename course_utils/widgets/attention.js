@@ -153,7 +153,7 @@ function render({ model, el }) {
 
   function buildRows(chosen) {
     if (built === chosen) return;
-    built = chosen;
+    built = null; // a token that has the focus loses it when it goes, and half of the rows is nothing to draw
     hovered = focused = NONE;
     stop = 0;
     upper.replaceChildren();
@@ -165,6 +165,7 @@ function render({ model, el }) {
       addToken(create(item, "div", "course-attention-token"), token);
       create(item, "div", "course-attention-weight");
     }
+    built = chosen;
   }
 
   /** The query whose lines stay: under the pointer, else with the focus, else pinned. */
@@ -255,7 +256,7 @@ function render({ model, el }) {
   upper.addEventListener("focusin", (event) => look(queryOf(event)));
   upper.addEventListener("focusout", () => {
     focused = NONE;
-    update();
+    if (built) update();
   });
 
   for (const name of TRAITS) model.on(`change:${name}`, update);
