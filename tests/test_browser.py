@@ -67,7 +67,7 @@ def drawn(cell: Any) -> str:
 
 def move(cell: Any) -> None:
     """Change an explorer's first control by the keyboard, as somebody without a mouse does."""
-    slider, choice = cell.locator(".noUi-handle"), cell.locator("select")
+    slider, choice = cell.locator(".noUi-handle"), cell.locator("select:visible")
     if slider.count():
         slider.first.focus()
         end = slider.first.get_attribute("aria-valuenow") == slider.first.get_attribute("aria-valuemax")
