@@ -127,7 +127,8 @@ class Lab:
         page.on("pageerror", lambda error: self._errors.append(str(error)))
         page.goto(address)
         page.wait_for_selector("#jupyterlab-splash", state="detached")
-        page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.context?.isReady")
+        # The notebook it starts with comes to the front last of all, also of one that was opened in the meantime.
+        self._wait_for_kernel()
 
     def take_errors(self) -> list[str]:
         taken, self._errors[:] = list(self._errors), []
@@ -142,11 +143,14 @@ class Lab:
     def open(self, path: str) -> None:
         """Open a notebook and wait until its kernel is ready."""
         self.do("docmanager:open", path=path)
+        self._wait_for_kernel(path)
+
+    def _wait_for_kernel(self, path: str | None = None) -> None:
         # Asked for again and again: the promise that JupyterLab has for it is given up when it begins anew.
         self.page.wait_for_function(
             """path => {
-              const context = window.jupyterapp.shell.currentWidget?.context;
-              return context?.path === path && context.isReady && context.sessionContext.isReady
+              const context = window.jupyterapp?.shell?.currentWidget?.context;
+              return context?.isReady && (!path || context.path === path) && context.sessionContext?.isReady
                 && context.sessionContext.session?.kernel?.connectionStatus === "connected";
             }""",
             arg=path,
